@@ -1,0 +1,296 @@
+//! `Rows`: one vector per owned agent, and the few fused kernels an iteration is made of.
+//!
+//! The state of a run is n × d and often larger than the caches, so an iteration's cost is memory traffic: each kernel
+//! reads and writes every stack once. Sums over neighbours run in agent order with a plain multiply and add, never a fused
+//! one, so that every machine, thread count and transport gives the same bits.
+mod kernels;
+mod threads;
+
+pub use kernels::{Csr, Minus, Weights, mix_rows};
+pub(crate) use kernels::for_each_cpu;
+pub use threads::Threads;
+
+use std::fmt::Debug;
+use std::ops::{Add, AddAssign, Div, Mul, Neg, Range, Sub, SubAssign};
+
+/// `f32` or `f64`.
+pub trait Real:
+    Copy
+    + Default
+    + Debug
+    + PartialOrd
+    + Send
+    + Sync
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + SubAssign
+    + serde::Serialize
+    + serde::de::DeserializeOwned
+    + 'static
+{
+    /// 0.
+    const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+    /// Rounds to this type.
+    fn of(x: f64) -> Self;
+    /// Widens to `f64`.
+    fn f64(self) -> f64;
+}
+
+macro_rules! real {
+    ($t:ty) => {
+        impl Real for $t {
+            const ZERO: $t = 0.0;
+            const ONE: $t = 1.0;
+            fn of(x: f64) -> $t {
+                x as $t
+            }
+            fn f64(self) -> f64 {
+                self as f64
+            }
+        }
+    };
+}
+real!(f32);
+real!(f64);
+
+/// Elements by which every row is padded and every kernel is cut: 64 bytes of `f64`.
+pub const LANES: usize = 8;
+
+/// One vector per owned agent, in one allocation. Rows are rectangular (all of one width) unless made with [`Rows::ragged`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rows<T> {
+    data: Vec<T>,
+    starts: Vec<usize>,
+    widths: Vec<usize>,
+}
+
+impl<T: Real> Rows<T> {
+    /// `count` rows of `width` zeros.
+    pub fn zeros(count: usize, width: usize) -> Self {
+        Self::ragged(&vec![width; count])
+    }
+
+    /// Rows of zeros, each with a width of its own.
+    pub fn ragged(widths: &[usize]) -> Self {
+        let mut starts = vec![0];
+        for w in widths {
+            starts.push(starts[starts.len() - 1] + w.next_multiple_of(LANES));
+        }
+        Rows { data: vec![T::ZERO; starts[widths.len()]], starts, widths: widths.to_vec() }
+    }
+
+    /// Rows holding these vectors.
+    pub fn from_vectors<V: AsRef<[f64]>>(vectors: &[V]) -> Self {
+        let mut rows = Self::ragged(&vectors.iter().map(|v| v.as_ref().len()).collect::<Vec<_>>());
+        for (i, v) in vectors.iter().enumerate() {
+            rows.row_mut(i).iter_mut().zip(v.as_ref()).for_each(|(r, v)| *r = T::of(*v));
+        }
+        rows
+    }
+
+    /// How many rows.
+    pub fn count(&self) -> usize {
+        self.widths.len()
+    }
+
+    /// Width of row 0 (of every row unless ragged); 0 if there are no rows.
+    pub fn width(&self) -> usize {
+        self.widths.first().copied().unwrap_or(0)
+    }
+
+    /// Distance between the starts of two rows; only for rectangular rows.
+    pub fn stride(&self) -> usize {
+        self.starts.get(1).copied().unwrap_or(0)
+    }
+
+    /// Row `i`.
+    #[inline]
+    pub fn row(&self, i: usize) -> &[T] {
+        &self.data[self.starts[i]..self.starts[i] + self.widths[i]]
+    }
+
+    /// Row `i`, to write.
+    #[inline]
+    pub fn row_mut(&mut self, i: usize) -> &mut [T] {
+        &mut self.data[self.starts[i]..self.starts[i] + self.widths[i]]
+    }
+
+    /// All rows with their padding, which stays zero.
+    pub fn data(&self) -> &[T] {
+        &self.data
+    }
+
+    /// All rows with their padding, to write; keep the padding zero.
+    pub fn data_mut(&mut self) -> &mut Vec<T> {
+        &mut self.data
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        self.data.len() * size_of::<T>()
+    }
+
+    /// The mean row, in `f64`; only for rectangular rows.
+    pub fn mean(&self) -> Vec<f64> {
+        let mut mean = vec![0.0; self.width()];
+        for i in 0..self.count() {
+            mean.iter_mut().zip(self.row(i)).for_each(|(m, r)| *m += r.f64());
+        }
+        mean.iter_mut().for_each(|m| *m /= self.count() as f64);
+        mean
+    }
+
+    /// `self += scale · other`.
+    pub fn add_scaled(&mut self, scale: T, other: &Rows<T>, threads: &Threads) {
+        self.update(other, threads, |a, b| kernels::add_scaled(a, scale, b));
+    }
+
+    /// `self += other`.
+    pub fn add(&mut self, other: &Rows<T>, threads: &Threads) {
+        self.update(other, threads, kernels::add);
+    }
+
+    fn update(&mut self, other: &Rows<T>, threads: &Threads, job: impl Fn(&mut [T], &[T]) + Sync) {
+        assert_eq!(self.starts, other.starts, "rows of different shapes");
+        let mine = Disjoint::new(&mut self.data);
+        threads.ranges(other.data.len() / LANES, 1 << 11, |_, r| {
+            let r = r.start * LANES..r.end * LANES;
+            // SAFETY: the ranges of different threads do not overlap.
+            job(unsafe { mine.get(r.clone()) }, &other.data[r]);
+        });
+    }
+}
+
+/// Access to disjoint parts of one slice from several threads.
+pub struct Disjoint<T> {
+    start: *mut T,
+    len: usize,
+}
+
+// SAFETY: whoever calls `get` promises that no two live parts overlap.
+unsafe impl<T: Send> Sync for Disjoint<T> {}
+unsafe impl<T: Send> Send for Disjoint<T> {}
+
+impl<T> Disjoint<T> {
+    /// Borrows the slice for as long as the parts are used.
+    pub fn new(slice: &mut [T]) -> Self {
+        Disjoint { start: slice.as_mut_ptr(), len: slice.len() }
+    }
+
+    /// One part.
+    ///
+    /// # Safety
+    /// No other part that is alive overlaps `range`, and the slice is still borrowed.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn get(&self, range: Range<usize>) -> &mut [T] {
+        assert!(range.start <= range.end && range.end <= self.len);
+        // SAFETY: inside the slice; the caller promises the rest.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
+    }
+}
+
+/// The variables of one kind (all decisions, all trackers or all directions) side by side in one row per agent, so that
+/// mixing them is one pass. If the first variable is private it lies apart: it is neither mixed nor sent, and may be ragged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stack<T, const N: usize> {
+    /// What is mixed and sent.
+    pub shared: Rows<T>,
+    /// The first variable, where it is private to its agent.
+    pub private: Option<Rows<T>>,
+    cuts: [Range<usize>; N],
+}
+
+/// The widths of a problem's upper variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upper {
+    /// One x that the agents must agree on, of this length.
+    Shared(usize),
+    /// Each agent has entries of its own, this many, which no other agent sees.
+    Private(Vec<usize>),
+}
+
+impl<T: Real, const N: usize> Stack<T, N> {
+    /// Zeros: for each of `count` agents a first variable as `upper` says, then variables of these widths.
+    pub fn zeros(count: usize, upper: &Upper, others: &[usize]) -> Self {
+        let (first, private) = match upper {
+            Upper::Shared(width) => (*width, None),
+            Upper::Private(widths) => (0, Some(Rows::ragged(widths))),
+        };
+        let mut end = 0;
+        let mut widths = std::iter::once(first).chain(others.iter().copied());
+        let cuts = std::array::from_fn(|_| {
+            let start = end;
+            end += widths.next().expect("one width per variable");
+            start..end
+        });
+        Stack { shared: Rows::zeros(count, end), private, cuts }
+    }
+
+    /// How many agents.
+    pub fn count(&self) -> usize {
+        self.shared.count()
+    }
+
+    /// Where variable `v` lies in a shared row.
+    pub fn cut(&self, v: usize) -> Range<usize> {
+        self.cuts[v].clone()
+    }
+
+    /// The variables of agent `i`.
+    #[inline]
+    pub fn row(&self, i: usize) -> [&[T]; N] {
+        let row = self.shared.row(i);
+        let mut out = std::array::from_fn(|v| &row[self.cuts[v].clone()]);
+        if let Some(private) = &self.private {
+            out[0] = private.row(i);
+        }
+        out
+    }
+
+    /// The variables of agent `i`, to write.
+    #[inline]
+    pub fn row_mut(&mut self, i: usize) -> [&mut [T]; N] {
+        let mut out = split(self.shared.row_mut(i), &self.cuts);
+        if let Some(private) = &mut self.private {
+            out[0] = private.row_mut(i);
+        }
+        out
+    }
+
+    /// Calls `job(thread, agent, variables)` for every agent, on all threads; a thread gets at least `least` agents.
+    pub fn for_each_row(&mut self, threads: &Threads, least: usize, job: impl Fn(usize, usize, [&mut [T]; N]) + Sync) {
+        let (count, stride, width) = (self.count(), self.shared.stride(), self.shared.width());
+        let shared = Disjoint::new(&mut self.shared.data);
+        let private = self.private.as_mut().map(|p| (Disjoint::new(&mut p.data), &p.starts, &p.widths));
+        let cuts = &self.cuts;
+        threads.ranges(count, least, |thread, agents| {
+            for i in agents {
+                // SAFETY: each agent is in one range, and different agents' rows do not overlap.
+                let mut out = split(unsafe { shared.get(i * stride..i * stride + width) }, cuts);
+                if let Some((rows, starts, widths)) = &private {
+                    out[0] = unsafe { rows.get(starts[i]..starts[i] + widths[i]) };
+                }
+                job(thread, i, out);
+            }
+        });
+    }
+
+    /// Writes `values[v]` to every column of variable `v`: one number per column, as the fused update wants the steps.
+    pub fn spread(&self, values: [f64; N], columns: &mut Vec<T>) {
+        columns.resize(self.shared.stride(), T::ZERO);
+        for (cut, value) in self.cuts.iter().zip(values) {
+            columns[cut.clone()].fill(T::of(value));
+        }
+    }
+}
+
+#[inline]
+fn split<'a, T, const N: usize>(mut row: &'a mut [T], cuts: &[Range<usize>; N]) -> [&'a mut [T]; N] {
+    std::array::from_fn(|v| row.split_off_mut(..cuts[v].len()).expect("cuts lie inside the row"))
+}
