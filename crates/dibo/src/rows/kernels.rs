@@ -1,6 +1,7 @@
 //! The inner loops. Each is written once as plain Rust and compiled three times (AVX-512, AVX2, baseline); the CPU's features are
 //! looked up at run time. Element-wise work gives the same bits at every width, and nothing here sums across lanes.
-use super::{LANES, Real};
+use super::{Disjoint, LANES, Real};
+use std::ops::Range;
 
 /// Compiles a function for several instruction sets and calls the best one that this CPU has.
 macro_rules! for_each_cpu {
@@ -15,33 +16,41 @@ macro_rules! for_each_cpu {
             {
                 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2")]
                 #[allow(clippy::too_many_arguments)]
-                fn avx512<$t: Real>($($arg: $ty),*) { body($($arg),*) }
+                fn avx512<$t: Real>($($arg: $ty),*) { body::<$t>($($arg),*) }
                 #[target_feature(enable = "avx2")]
                 #[allow(clippy::too_many_arguments)]
-                fn avx2<$t: Real>($($arg: $ty),*) { body($($arg),*) }
-                if $crate::rows::kernels::has_avx512() {
-                    // SAFETY: the CPU has these features.
-                    return unsafe { avx512($($arg),*) };
-                }
-                if is_x86_feature_detected!("avx2") {
-                    // SAFETY: the CPU has this feature.
-                    return unsafe { avx2($($arg),*) };
+                fn avx2<$t: Real>($($arg: $ty),*) { body::<$t>($($arg),*) }
+                // SAFETY: the CPU has the features of its level.
+                match $crate::rows::cpu_level() {
+                    3 => return unsafe { avx512::<$t>($($arg),*) },
+                    2 => return unsafe { avx2::<$t>($($arg),*) },
+                    _ => {}
                 }
             }
-            body($($arg),*)
+            body::<$t>($($arg),*)
         }
     };
 }
 pub(crate) use for_each_cpu;
 
+/// 3 with AVX-512, 2 with AVX2, 1 otherwise; looked up once.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-pub(crate) fn has_avx512() -> bool {
-    // The standard library caches the answer.
-    is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512vl")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512bw")
+pub(crate) fn cpu_level() -> u8 {
+    use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+    static LEVEL: AtomicU8 = AtomicU8::new(0);
+    #[cold]
+    fn look() -> u8 {
+        let wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
+        let wide = wide && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512bw");
+        let level = if wide { 3 } else { 1 + u8::from(is_x86_feature_detected!("avx2")) };
+        LEVEL.store(level, Relaxed);
+        level
+    }
+    match LEVEL.load(Relaxed) {
+        0 => look(),
+        level => level,
+    }
 }
 
 for_each_cpu! {
@@ -58,6 +67,33 @@ for_each_cpu! {
     pub fn add_scaled<T: Real>(a: &mut [T], s: T, b: &[T]) {
         for (a, b) in a.iter_mut().zip(b) {
             *a += s * *b;
+        }
+    }
+}
+
+for_each_cpu! {
+    /// `a = s·(b − a)`.
+    pub fn scale_difference<T: Real>(a: &mut [T], s: T, b: &[T]) {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a = s * (*b - *a);
+        }
+    }
+}
+
+for_each_cpu! {
+    /// `a −= s∘b`.
+    pub fn sub_scaled<T: Real>(a: &mut [T], s: &[T], b: &[T]) {
+        for ((a, s), b) in a.iter_mut().zip(s).zip(b) {
+            *a -= *s * *b;
+        }
+    }
+}
+
+for_each_cpu! {
+    /// `a = b / w`.
+    pub fn divide<T: Real>(a: &mut [T], b: &[T], w: T) {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a = *b / w;
         }
     }
 }
@@ -82,42 +118,56 @@ pub enum Weights<'a, T> {
     Entry(&'a [T]),
 }
 
-/// What is subtracted from a mixed row: `columns ∘ rows` or `rows`; `rows` is laid out like the destination.
+/// What is subtracted from a mixed row.
 #[derive(Clone, Copy, Debug)]
 pub enum Minus<'a, T> {
     /// Nothing.
     Nothing,
-    /// These rows.
+    /// These rows, laid out like the destination.
     Rows(&'a [T]),
-    /// Each column of these rows times a number.
+    /// A number per column times these rows, laid out like the source.
     Scaled(&'a [T], &'a [T]),
 }
 
+/// The part of a mixing that one call does: receiving rows × columns, and how source and destination are laid out.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Receiving rows.
+    pub rows: Range<usize>,
+    /// Columns, whole groups of [`LANES`].
+    pub columns: Range<usize>,
+    /// Distance between rows of the destination.
+    pub stride: usize,
+    /// Distance between rows of the source, which begins at `columns.start`.
+    pub source_stride: usize,
+}
+
 for_each_cpu! {
-    /// `out[i] = Σ_j w_ij src[j] − minus[i]` for the receiving rows `first, first + 1, …` that `out` holds. All have one stride.
-    pub fn mix_rows<T: Real>(out: &mut [T], first: usize, src: &[T], stride: usize, csr: Csr<'_>, weights: Weights<'_, T>, minus: Minus<'_, T>) {
-        let layout = Layout { first, stride, csr };
+    /// `out[i] = Σ_j w_ij source[j] − minus[i]` for the rows and columns of `part`. Parts that run at the same time must not overlap.
+    pub fn mix_rows<T: Real>(out: &Disjoint<T>, part: Part, source: &[T], csr: Csr<'_>, weights: Weights<'_, T>, minus: Minus<'_, T>) {
         match weights {
-            Weights::Receiver(w) => mix_all(out, src, layout, minus, #[inline(always)] |i, _, _| w[i]),
-            Weights::Sender(w) => mix_all(out, src, layout, minus, #[inline(always)] |_, j, _| w[j]),
-            Weights::Entry(w) => mix_all(out, src, layout, minus, #[inline(always)] |_, _, e| w[e]),
+            Weights::Receiver(w) => mix_all(out, part, source, csr, minus, #[inline(always)] |i, _, _| w[i]),
+            Weights::Sender(w) => mix_all(out, part, source, csr, minus, #[inline(always)] |_, j, _| w[j]),
+            Weights::Entry(w) => mix_all(out, part, source, csr, minus, #[inline(always)] |_, _, e| w[e]),
         }
     }
 }
 
-#[derive(Clone, Copy)]
-struct Layout<'a> {
-    first: usize,
-    stride: usize,
-    csr: Csr<'a>,
-}
-
 #[inline(always)]
-fn mix_all<T: Real>(out: &mut [T], src: &[T], l: Layout<'_>, minus: Minus<'_, T>, weight: impl Fn(usize, usize, usize) -> T + Copy) {
+fn mix_all<T: Real>(
+    out: &Disjoint<T>,
+    part: Part,
+    source: &[T],
+    csr: Csr<'_>,
+    minus: Minus<'_, T>,
+    weight: impl Fn(usize, usize, usize) -> T + Copy,
+) {
     match minus {
-        Minus::Nothing => mix_some(out, src, l, weight, #[inline(always)] |acc, _, _| acc),
-        Minus::Rows(d) => mix_some(out, src, l, weight, #[inline(always)] |acc, at, _| sub(acc, load(d, at))),
-        Minus::Scaled(eta, t) => mix_some(out, src, l, weight, #[inline(always)] |acc, at, c| sub(acc, mul(load(eta, c), load(t, at)))),
+        Minus::Nothing => mix_some(out, part, source, csr, weight, #[inline(always)] |acc, _, _, _| acc),
+        Minus::Rows(d) => mix_some(out, part, source, csr, weight, #[inline(always)] |acc, at, _, _| sub(acc, load(d, at))),
+        Minus::Scaled(eta, t) => {
+            mix_some(out, part, source, csr, weight, #[inline(always)] |acc, _, at, c| sub(acc, mul(load(eta, c), load(t, at))))
+        }
     }
 }
 
@@ -141,18 +191,21 @@ fn mul<T: Real>(a: Group<T>, b: Group<T>) -> Group<T> {
 
 #[inline(always)]
 fn mix_some<T: Real>(
-    out: &mut [T],
-    src: &[T],
-    l: Layout<'_>,
+    out: &Disjoint<T>,
+    part: Part,
+    source: &[T],
+    csr: Csr<'_>,
     weight: impl Fn(usize, usize, usize) -> T + Copy,
-    finish: impl Fn(Group<T>, usize, usize) -> Group<T> + Copy,
+    finish: impl Fn(Group<T>, usize, usize, usize) -> Group<T> + Copy,
 ) {
-    for (i, row) in out.chunks_exact_mut(l.stride).enumerate() {
-        let i = l.first + i;
-        let entries = l.csr.start[i] as usize..l.csr.start[i + 1] as usize;
-        let senders = &l.csr.from[entries.clone()];
+    let Part { rows, columns, stride, source_stride } = part;
+    for i in rows {
+        // SAFETY: parts that run at the same time do not overlap.
+        let row = unsafe { out.get(i * stride + columns.start..i * stride + columns.end) };
+        let entries = csr.start[i] as usize..csr.start[i + 1] as usize;
+        let senders = &csr.from[entries.clone()];
         let mut c = 0;
-        while c < l.stride {
+        while c < row.len() {
             // The sums of a block of columns stay in registers over all neighbours.
             macro_rules! block {
                 ($groups:literal) => {{
@@ -160,7 +213,8 @@ fn mix_some<T: Real>(
                     for (j, e) in senders.iter().zip(entries.clone()) {
                         let j = *j as usize;
                         let w = weight(i, j, e);
-                        let from: &[Group<T>; $groups] = src[j * l.stride + c..].as_chunks().0.first_chunk().expect("whole groups");
+                        let at = j * source_stride + c;
+                        let from: &[Group<T>; $groups] = source[at..at + $groups * LANES].as_chunks().0.as_array().expect("whole groups");
                         for g in 0..$groups {
                             for lane in 0..LANES {
                                 acc[g][lane] += w * from[g][lane];
@@ -168,13 +222,14 @@ fn mix_some<T: Real>(
                         }
                     }
                     for g in 0..$groups {
-                        let done = finish(acc[g], i * l.stride + c + g * LANES, c + g * LANES);
+                        let column = columns.start + c + g * LANES;
+                        let done = finish(acc[g], i * stride + column, i * source_stride + c + g * LANES, column);
                         row[c + g * LANES..][..LANES].copy_from_slice(&done);
                     }
                     c += $groups * LANES;
                 }};
             }
-            match (l.stride - c) / LANES {
+            match (row.len() - c) / LANES {
                 1 => block!(1),
                 2 => block!(2),
                 3 => block!(3),

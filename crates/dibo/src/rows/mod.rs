@@ -6,7 +6,9 @@
 mod kernels;
 mod threads;
 
-pub use kernels::{Csr, Minus, Weights, mix_rows};
+pub use kernels::{Csr, Minus, Part, Weights, mix_rows};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use kernels::cpu_level;
 pub(crate) use kernels::for_each_cpu;
 pub use threads::Threads;
 
@@ -156,6 +158,36 @@ impl<T: Real> Rows<T> {
         self.update(other, threads, kernels::add);
     }
 
+    /// `self = scale · (other − self)`.
+    pub fn scale_difference(&mut self, scale: T, other: &Rows<T>, threads: &Threads) {
+        self.update(other, threads, |a, b| kernels::scale_difference(a, scale, b));
+    }
+
+    /// `self = other`, keeping the memory.
+    pub fn copy_from(&mut self, other: &Rows<T>) {
+        assert_eq!(self.starts, other.starts, "rows of different shapes");
+        self.data.copy_from_slice(&other.data);
+    }
+
+    /// `self −= columns ∘ other`: one factor per column.
+    pub fn sub_scaled_columns(&mut self, columns: &[T], other: &Rows<T>, threads: &Threads) {
+        self.update_rows(threads, |i, row| kernels::sub_scaled(row, columns, other.row(i)));
+    }
+
+    /// `self = other / weight`, where each row of `weight` is one number.
+    pub fn divide_into(&mut self, other: &Rows<T>, weight: &Rows<T>, threads: &Threads) {
+        self.update_rows(threads, |i, row| kernels::divide(row, other.row(i), weight.row(i)[0]));
+    }
+
+    fn update_rows(&mut self, threads: &Threads, job: impl Fn(usize, &mut [T]) + Sync) {
+        let (count, least) = (self.count(), (1 << 14) / (self.stride() + 1));
+        let (mine, starts, widths) = (Disjoint::new(&mut self.data), &self.starts, &self.widths);
+        threads.ranges(count, least, |_, rows| {
+            // SAFETY: each row is in one range.
+            rows.for_each(|i| job(i, unsafe { mine.get(starts[i]..starts[i] + widths[i]) }));
+        });
+    }
+
     fn update(&mut self, other: &Rows<T>, threads: &Threads, job: impl Fn(&mut [T], &[T]) + Sync) {
         assert_eq!(self.starts, other.starts, "rows of different shapes");
         let mine = Disjoint::new(&mut self.data);
@@ -293,4 +325,44 @@ impl<T: Real, const N: usize> Stack<T, N> {
 #[inline]
 fn split<'a, T, const N: usize>(mut row: &'a mut [T], cuts: &[Range<usize>; N]) -> [&'a mut [T]; N] {
     std::array::from_fn(|v| row.split_off_mut(..cuts[v].len()).expect("cuts lie inside the row"))
+}
+
+/// A named variable of a state.
+#[derive(Clone, Debug)]
+pub struct View<'a, T> {
+    /// Its name in the paper.
+    pub name: &'static str,
+    /// The rows it lies in …
+    pub rows: &'a Rows<T>,
+    /// … and where; `None` if it is the whole row (which may be ragged).
+    pub columns: Option<Range<usize>>,
+}
+
+impl<'a, T: Real> View<'a, T> {
+    /// A view of whole rows.
+    pub fn whole(name: &'static str, rows: &'a Rows<T>) -> Self {
+        View { name, rows, columns: None }
+    }
+
+    /// The mean over agents, in `f64`; `None` if agents have different widths.
+    pub fn mean(&self) -> Option<Vec<f64>> {
+        let count = self.rows.count();
+        let mut mean = vec![0.0; if count == 0 { 0 } else { self.row(0).len() }];
+        for i in 0..count {
+            if self.row(i).len() != mean.len() {
+                return None;
+            }
+            mean.iter_mut().zip(self.row(i)).for_each(|(m, v)| *m += v.f64());
+        }
+        mean.iter_mut().for_each(|m| *m /= count as f64);
+        Some(mean)
+    }
+
+    /// The vector of owned row `i`.
+    pub fn row(&self, i: usize) -> &'a [T] {
+        match &self.columns {
+            Some(columns) => &self.rows.row(i)[columns.clone()],
+            None => self.rows.row(i),
+        }
+    }
 }

@@ -1,0 +1,72 @@
+//! Centralized_FAB: the same descent-ascent with all gradients averaged in one place, which is F²SA (ablation 1 of the paper).
+use super::fab::Fab;
+use super::tracking::zeros;
+use super::{Algorithm, PenaltySteps, State, View, at, fill, memory, views};
+use crate::network::Network;
+use crate::problem::{Bilevel, Start};
+use crate::rows::{Real, Rows, Stack};
+use serde::{Deserialize, Serialize};
+
+/// FAB's input; no graph is used.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CentralizedFab(pub Fab);
+
+/// All rows of v are equal; row i of d is agent i's gradient there.
+pub struct CentralizedFabState<T> {
+    fab: Fab,
+    v: Stack<T, 3>,
+    d: Stack<T, 3>,
+    mean: Vec<f64>,
+}
+
+impl<T: Real> Algorithm<T> for CentralizedFab {
+    fn start(&self, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>, start: &Start) -> Box<dyn State<T>> {
+        assert_eq!(network.owned().len(), network.agents(), "Centralized_FAB needs all agents in one process");
+        let mut v: Stack<T, 3> = zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
+        let d = v.clone();
+        fill(network.owned(), &mut v, [&start.x, &start.y, start.twin()]);
+        // One point: the agents' mean start.
+        let mean = v.shared.mean();
+        (0..v.count()).for_each(|i| v.shared.row_mut(i).iter_mut().zip(&mean).for_each(|(v, m)| *v = T::of(*m)));
+        Box::new(CentralizedFabState { fab: self.0.clone(), v, d, mean })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.0.check_values()
+    }
+
+    fn penalty_steps(&self, k: usize) -> Option<PenaltySteps> {
+        Algorithm::<T>::penalty_steps(&self.0, k)
+    }
+}
+
+impl<T: Real> State<T> for CentralizedFabState<T> {
+    fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) {
+        let Self { fab, v, d, mean } = self;
+        problem.penalty_directions(at(k, network), fab.penalty(k), v, d);
+        // v⁺ = v − η · (1/n) Σ dᵢ, one point for all
+        mean.fill(0.0);
+        let n = v.count();
+        for i in 0..n {
+            mean.iter_mut().zip(d.shared.row(i)).for_each(|(m, d)| *m += d.f64());
+        }
+        let eta = fab.eta(k);
+        for (variable, eta) in eta.iter().enumerate() {
+            let cut = v.cut(variable);
+            mean[cut].iter_mut().for_each(|m| *m *= eta / n as f64);
+        }
+        for i in 0..n {
+            v.shared.row_mut(i).iter_mut().zip(&*mean).for_each(|(v, m)| *v -= T::of(*m));
+        }
+        super::tracking::step_private(v, eta[0], d, network);
+    }
+
+    fn views(&self) -> Vec<View<'_, T>> {
+        views(&self.v, ["x", "y", "z"]).chain(views(&self.d, ["dx", "dy", "dz"])).collect()
+    }
+
+    fn memory(&mut self) -> Vec<&mut Rows<T>> {
+        memory(&mut self.v).chain(memory(&mut self.d)).collect()
+    }
+}

@@ -1,0 +1,70 @@
+//! Push-ASGD (Chen, Hashemi and Vikalo): push-sum, gradient tracking and a recursive momentum estimate of the gradient.
+use super::push_diging::TrackedPushSum;
+use super::{Descent, Method, Oracle, View, memory};
+use crate::network::Network;
+use crate::rows::{Real, Rows, Stack};
+use crate::schedule::Schedule;
+use serde::{Deserialize, Serialize};
+
+/// Parameters.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PushAsgd {
+    /// Step.
+    pub eta: Schedule,
+    /// Momentum: 1 is plain gradient tracking, small values average over many samples.
+    pub beta: f64,
+}
+
+/// The rows, the point before the step and room for the gradient there.
+pub struct PushAsgdState<T> {
+    method: PushAsgd,
+    rows: TrackedPushSum<T>,
+    before: Stack<T, 1>,
+    old: Stack<T, 1>,
+}
+
+impl Method for PushAsgd {
+    fn begin<T: Real>(&self, x: Stack<T, 1>, _blocks: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) -> Box<dyn Descent<T>> {
+        let (before, old) = (x.clone(), x.clone());
+        Box::new(PushAsgdState { method: self.clone(), rows: TrackedPushSum::new(x, network, oracle), before, old })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if !(self.beta > 0.0 && self.beta <= 1.0) {
+            return Err(format!("beta is {}; it must be above 0 and at most 1", self.beta));
+        }
+        self.eta.check("eta", false)
+    }
+
+    fn eta(&self, k: usize) -> f64 {
+        self.eta.at(k)
+    }
+}
+
+impl<T: Real> Descent<T> for PushAsgdState<T> {
+    fn step(&mut self, k: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) {
+        let Self { method, rows, before, old } = self;
+        before.shared.copy_from(&rows.sum.v.shared);
+        let beta = T::of(method.beta);
+        rows.mix(method.eta.at(k), network);
+        // d⁺ = ∇F(x⁺; ξ⁺) + (1 − β)(d − ∇F(x; ξ⁺)): both gradients with the new sample
+        oracle(network, k + 1, before, old);
+        old.shared.scale_difference(T::ONE - beta, &rows.d.shared, network.threads());
+        oracle(network, k + 1, &rows.sum.v, &mut rows.d);
+        rows.d.shared.add(&old.shared, network.threads());
+        rows.absorb(network);
+    }
+
+    fn point(&self) -> &Stack<T, 1> {
+        &self.rows.sum.v
+    }
+
+    fn views(&self) -> Vec<View<'_, T>> {
+        self.rows.views()
+    }
+
+    fn memory(&mut self) -> Vec<&mut Rows<T>> {
+        self.rows.memory().chain(memory(&mut self.before)).collect()
+    }
+}

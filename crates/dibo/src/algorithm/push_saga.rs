@@ -1,0 +1,99 @@
+//! Push-SAGA (Qureshi and others): push-sum with SAGA's variance-reduced gradients, and gradient tracking.
+//!
+//! The data of an agent is cut into blocks; iteration k uses block k mod blocks. With one block (full batches) SAGA's estimate is the
+//! gradient itself: the paper then finds Push-SAGA and Push-SGD to coincide, which is so without tracking (`tracking = false`).
+use super::push_diging::TrackedPushSum;
+use super::{Descent, Method, Oracle, View};
+use crate::network::Network;
+use crate::rows::{Real, Rows, Stack};
+use crate::schedule::Schedule;
+use serde::{Deserialize, Serialize};
+
+/// Parameters.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PushSaga {
+    /// Step.
+    pub eta: Schedule,
+    /// Gradient tracking, as its authors have it.
+    #[serde(default = "yes")]
+    pub tracking: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The rows, the last gradient of each block and their mean.
+pub struct PushSagaState<T> {
+    method: PushSaga,
+    rows: TrackedPushSum<T>,
+    table: Vec<Rows<T>>,
+    mean: Rows<T>,
+    gradient: Stack<T, 1>,
+}
+
+impl Method for PushSaga {
+    fn begin<T: Real>(&self, x: Stack<T, 1>, blocks: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) -> Box<dyn Descent<T>> {
+        let gradient = x.clone();
+        let rows = TrackedPushSum::new(x, network, oracle);
+        // The table starts with the first gradient everywhere, so that no block begins from nothing.
+        let table = vec![rows.d.shared.clone(); blocks.max(1)];
+        Box::new(PushSagaState { method: self.clone(), mean: rows.d.shared.clone(), table, gradient, rows })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.eta.check("eta", false)
+    }
+
+    fn eta(&self, k: usize) -> f64 {
+        self.eta.at(k)
+    }
+}
+
+impl<T: Real> Descent<T> for PushSagaState<T> {
+    fn step(&mut self, k: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) {
+        let Self { method, rows, table, mean, gradient } = self;
+        if !method.tracking {
+            // Push-SGD's order: the estimate at x, then u⁺ = B(u − η d), w⁺ = B w
+            oracle(network, k, &rows.sum.v, gradient);
+            estimate(k, gradient, table, mean, &mut rows.d, network);
+            rows.sum.descend([method.eta.at(k)], &rows.d, network);
+            rows.sum.push(network.next_round(), network, None);
+            return;
+        }
+        rows.mix(method.eta.at(k), network);
+        oracle(network, k + 1, &rows.sum.v, gradient);
+        estimate(k + 1, gradient, table, mean, &mut rows.d, network);
+        rows.absorb(network);
+    }
+
+    fn point(&self) -> &Stack<T, 1> {
+        &self.rows.sum.v
+    }
+
+    fn views(&self) -> Vec<View<'_, T>> {
+        let mut views = self.rows.views();
+        if !self.method.tracking {
+            views.retain(|v| v.name != "tx");
+        }
+        views
+    }
+
+    fn memory(&mut self) -> Vec<&mut Rows<T>> {
+        self.rows.memory().chain(&mut self.table).chain(std::iter::once(&mut self.mean)).collect()
+    }
+}
+
+/// d = ∇F_block(x) − table[block] + mean(table), then table[block] = ∇F_block(x).
+fn estimate<T: Real>(k: usize, gradient: &Stack<T, 1>, table: &mut [Rows<T>], mean: &mut Rows<T>, d: &mut Stack<T, 1>, network: &dyn Network<T>) {
+    let (threads, share) = (network.threads(), T::ONE / T::of(table.len() as f64));
+    let old = &mut table[k % table.len()];
+    d.shared.copy_from(&gradient.shared);
+    d.shared.add_scaled(-T::ONE, old, threads);
+    // The change of the mean is the difference that d holds now, divided by the number of blocks.
+    old.copy_from(&d.shared);
+    d.shared.add(mean, threads);
+    mean.add_scaled(share, old, threads);
+    old.copy_from(&gradient.shared);
+}

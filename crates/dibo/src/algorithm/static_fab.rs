@@ -1,0 +1,32 @@
+//! Static_FAB: FAB with the weights of iteration 0 for ever, while links really come and go (ablation 2 of the paper).
+//!
+//! The network loses what is sent over a missing link; here only the wish for frozen weights is stated.
+use super::fab::Fab;
+use super::{Algorithm, PenaltySteps, State};
+use crate::network::Network;
+use crate::problem::{Bilevel, Start};
+use crate::rows::Real;
+use serde::{Deserialize, Serialize};
+
+/// FAB's input; A⁰ and B⁰ are used at every iteration.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StaticFab(pub Fab);
+
+impl<T: Real> Algorithm<T> for StaticFab {
+    fn start(&self, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>, start: &Start) -> Box<dyn State<T>> {
+        self.0.start(problem, network, start)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.0.check_values()
+    }
+
+    fn frozen_weights(&self) -> bool {
+        true
+    }
+
+    fn penalty_steps(&self, k: usize) -> Option<PenaltySteps> {
+        Algorithm::<T>::penalty_steps(&self.0, k)
+    }
+}

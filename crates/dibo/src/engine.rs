@@ -1,0 +1,214 @@
+//! The loop around an algorithm: metrics with the clock stopped, stopping rules, checkpoints that resume to the bit.
+use crate::algorithm::{Algorithm, State};
+use crate::metrics::evaluate;
+pub use crate::metrics::mean;
+use crate::network::{Network, Traffic};
+use crate::problem::{Bilevel, Counted, Oracle, Start};
+use crate::rows::Real;
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// How a run is to go.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Iterations at most.
+    pub iterations: usize,
+    /// Metrics are computed at 0, at each multiple of this, and at the end.
+    pub every: usize,
+    /// Stop when this metric falls below this value.
+    pub target: Option<(String, f64)>,
+    /// The run has diverged when the watched metric (the target's, else `relative_error`, else `loss`) exceeds this or is not finite.
+    pub diverged_above: f64,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// All iterations were done.
+    Finished,
+    /// The target was reached at this iteration.
+    Reached(usize),
+    /// It was seen at this iteration that the run diverges.
+    Diverged(usize),
+    /// It was asked to stop; a checkpoint can carry on from here.
+    Stopped(usize),
+}
+
+impl Outcome {
+    /// One word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Outcome::Finished => "finished",
+            Outcome::Reached(_) => "reached",
+            Outcome::Diverged(_) => "diverged",
+            Outcome::Stopped(_) => "stopped",
+        }
+    }
+}
+
+/// One evaluation along a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Iterations done.
+    pub k: usize,
+    /// Seconds of iterations so far; metrics are not counted.
+    pub seconds: f64,
+    /// What was sent so far.
+    pub traffic: Traffic,
+    /// Oracle calls so far.
+    pub oracle: Oracle,
+    /// Metrics by name.
+    pub values: Vec<(String, f64)>,
+}
+
+impl Sample {
+    /// A metric's value.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.values.iter().find(|v| v.0 == name).map(|v| v.1)
+    }
+}
+
+/// What a run gives.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Evaluations in order.
+    pub samples: Vec<Sample>,
+    /// Bytes of the algorithm's state.
+    pub state_bytes: u64,
+}
+
+/// Everything needed to go on later with the same bits.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound = "T: Real")]
+pub struct Checkpoint<T> {
+    /// Iterations done.
+    pub k: usize,
+    /// Digest of the experiment it belongs to.
+    pub digest: [u8; 32],
+    /// Evaluations so far.
+    pub samples: Vec<Sample>,
+    /// Seconds of iterations.
+    pub seconds: f64,
+    /// What was sent.
+    pub traffic: Traffic,
+    /// Oracle calls.
+    pub oracle: Oracle,
+    /// The state's memory.
+    pub memory: Vec<Vec<T>>,
+}
+
+/// Identifies a checkpoint file and its layout.
+const MAGIC: &[u8; 8] = b"dibo-ck1";
+
+impl<T: Real> Checkpoint<T> {
+    /// The file's bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        postcard::to_extend(self, MAGIC.to_vec()).expect("numbers and strings can be written")
+    }
+
+    /// Reads what [`to_bytes`](Self::to_bytes) wrote; says what is wrong with anything else.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        let body = bytes.strip_prefix(MAGIC).ok_or("not a checkpoint of this version of dibo")?;
+        postcard::from_bytes(body).map_err(|e| format!("damaged checkpoint: {e}"))
+    }
+}
+
+/// What the caller hears and says while a run goes on.
+pub trait Watch<T> {
+    /// Called between iterations, at least every [`Plan::every`]: return false to stop.
+    fn go_on(&mut self, _k: usize) -> bool {
+        true
+    }
+    /// Called after each evaluation.
+    fn sample(&mut self, _sample: &Sample) {}
+    /// Called now and then; make a checkpoint if it is time to.
+    fn checkpoint_due(&mut self) -> bool {
+        false
+    }
+    /// A checkpoint.
+    fn checkpoint(&mut self, _checkpoint: Checkpoint<T>) {}
+}
+
+/// Nobody watches.
+impl<T> Watch<T> for () {}
+
+/// Runs an algorithm on a problem over a network, from the beginning or from a checkpoint.
+pub fn run<T: Real>(
+    algorithm: &dyn Algorithm<T>,
+    problem: &dyn Bilevel<T>,
+    network: &mut dyn Network<T>,
+    start: &Start,
+    plan: &Plan,
+    resume: Option<Checkpoint<T>>,
+    watch: &mut dyn Watch<T>,
+) -> Result<Record, String> {
+    let before = network.traffic();
+    let counted = Counted::new(problem, resume.as_ref().map_or_else(Oracle::default, |c| c.oracle));
+    let mut state = algorithm.start(&counted, network, start);
+    let (mut k, mut clock, mut samples) = (0, Duration::ZERO, Vec::new());
+    let counted = match resume {
+        None => counted,
+        Some(c) => {
+            restore(&mut *state, &c)?;
+            network.set_traffic(c.traffic);
+            (k, clock, samples) = (c.k, Duration::from_secs_f64(c.seconds), c.samples);
+            Counted::new(problem, c.oracle)
+        }
+    };
+    debug_assert!(before.rounds == 0, "a network serves one run");
+    let state_bytes = state.memory().iter().map(|r| r.bytes() as u64).sum();
+    let every = plan.every.max(1);
+    let outcome = loop {
+        if samples.last().is_none_or(|s: &Sample| s.k < k) {
+            let values = evaluate(problem, &*state).into_iter().map(|(name, v)| (name.to_string(), v)).collect();
+            let sample = Sample { k, seconds: clock.as_secs_f64(), traffic: network.traffic(), oracle: counted.calls(), values };
+            watch.sample(&sample);
+            samples.push(sample);
+        }
+        let last = samples.last().expect("pushed above");
+        let watched = plan.target.as_ref().map(|t| t.0.as_str()).into_iter().chain(["relative_error", "loss"]).find_map(|m| last.get(m));
+        if watched.is_some_and(|v| !v.is_finite() || v > plan.diverged_above) {
+            break Outcome::Diverged(k);
+        }
+        if plan.target.as_ref().is_some_and(|(metric, below)| last.get(metric).is_some_and(|v| v < *below)) {
+            break Outcome::Reached(k);
+        }
+        if k >= plan.iterations {
+            break Outcome::Finished;
+        }
+        let stop = !watch.go_on(k);
+        if stop || watch.checkpoint_due() {
+            watch.checkpoint(Checkpoint {
+                k,
+                digest: [0; 32],
+                samples: samples.clone(),
+                seconds: clock.as_secs_f64(),
+                traffic: network.traffic(),
+                oracle: counted.calls(),
+                memory: state.memory().iter().map(|r| r.data().to_vec()).collect(),
+            });
+        }
+        if stop {
+            break Outcome::Stopped(k);
+        }
+        let until = (k + every - k % every).min(plan.iterations);
+        let from = Instant::now();
+        while k < until {
+            state.step(k, &counted, network);
+            k += 1;
+        }
+        clock += from.elapsed();
+    };
+    Ok(Record { outcome, samples, state_bytes })
+}
+
+fn restore<T: Real>(state: &mut dyn State<T>, from: &Checkpoint<T>) -> Result<(), String> {
+    let mut memory = state.memory();
+    if memory.len() != from.memory.len() || memory.iter().zip(&from.memory).any(|(m, s)| m.data().len() != s.len()) {
+        return Err("the checkpoint belongs to another experiment: its vectors have other sizes".into());
+    }
+    memory.iter_mut().zip(&from.memory).for_each(|(m, s)| m.data_mut().copy_from_slice(s));
+    Ok(())
+}

@@ -1,0 +1,255 @@
+//! Directed graphs and sequences of them. `G^k` is a pure function of (seed, k): nothing remembers where it was.
+mod random;
+mod sequences;
+
+pub use random::Gaps;
+pub use sequences::{Cycle, ErdosRenyi, List, OnePeerExponential, Redraw, Static};
+
+/// A directed graph on agents `0..n`. Every agent has a link to itself, which is always up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiGraph {
+    /// Where each agent's senders begin in `from`; one longer than the number of agents.
+    start: Vec<u32>,
+    /// Senders of agent 0, then of agent 1, …; in agent order, itself included.
+    from: Vec<u32>,
+    /// How many agents each one sends to, itself included.
+    out: Vec<u32>,
+}
+
+impl DiGraph {
+    /// The graph with these links (sender, receiver).
+    pub fn from_edges(n: usize, edges: impl IntoIterator<Item = (usize, usize)>) -> Self {
+        let mut pairs: Vec<(u32, u32)> = edges.into_iter().map(|(s, r)| (r as u32, s as u32)).collect();
+        pairs.extend((0..n as u32).map(|i| (i, i)));
+        pairs.sort_unstable();
+        pairs.dedup();
+        let mut graph = DiGraph::default();
+        graph.begin(n);
+        let mut pairs = pairs.into_iter().peekable();
+        for i in 0..n as u32 {
+            while let Some((_, s)) = pairs.next_if(|p| p.0 == i) {
+                graph.push(s);
+            }
+            graph.close_row();
+        }
+        graph
+    }
+
+    /// Clears the graph to be filled row by row, keeping its memory.
+    pub(crate) fn begin(&mut self, n: usize) {
+        self.start.clear();
+        self.from.clear();
+        self.out.clear();
+        self.start.push(0);
+        self.out.resize(n, 0);
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, sender: u32) {
+        self.from.push(sender);
+        self.out[sender as usize] += 1;
+    }
+
+    pub(crate) fn close_row(&mut self) {
+        self.start.push(self.from.len() as u32);
+    }
+
+    /// Makes this graph the same as `other`, keeping its memory.
+    pub(crate) fn copy_from(&mut self, other: &DiGraph) {
+        self.start.clone_from(&other.start);
+        self.from.clone_from(&other.from);
+        self.out.clone_from(&other.out);
+    }
+
+    /// Number of agents.
+    pub fn agents(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Agents that send to `i`, in order, `i` among them.
+    pub fn senders(&self, i: usize) -> &[u32] {
+        &self.from[self.start[i] as usize..self.start[i + 1] as usize]
+    }
+
+    /// How many agents `j` sends to, itself included.
+    pub fn out_degree(&self, j: usize) -> usize {
+        self.out[j] as usize
+    }
+
+    /// Links between different agents.
+    pub fn links(&self) -> usize {
+        self.from.len() - self.agents()
+    }
+
+    /// All links (sender, receiver) between different agents.
+    pub fn edges(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        (0..self.agents()).flat_map(move |i| self.senders(i).iter().map(move |s| (*s as usize, i)).filter(|(s, r)| s != r))
+    }
+
+    /// The pattern for the mixing kernels.
+    pub fn csr(&self) -> crate::rows::Csr<'_> {
+        crate::rows::Csr { start: &self.start, from: &self.from }
+    }
+
+    pub(crate) fn entry_range(&self, i: usize) -> std::ops::Range<usize> {
+        self.start[i] as usize..self.start[i + 1] as usize
+    }
+
+    /// All links turned round.
+    pub fn reversed(&self) -> DiGraph {
+        DiGraph::from_edges(self.agents(), self.edges().map(|(s, r)| (r, s)))
+    }
+
+    /// The links of both graphs.
+    pub fn union(&self, other: &DiGraph) -> DiGraph {
+        DiGraph::from_edges(self.agents(), self.edges().chain(other.edges()))
+    }
+
+    /// A pair (from, to) such that no path leads from the first to the second; `None` if the graph is strongly connected.
+    pub fn unreachable_pair(&self) -> Option<(usize, usize)> {
+        if self.agents() == 0 {
+            return None;
+        }
+        // Who reaches agent 0 (walking links backwards), and whom agent 0 reaches (the same on the reversed graph).
+        if let Some(i) = self.distances_to(0).iter().position(Option::is_none) {
+            return Some((i, 0));
+        }
+        self.reversed().distances_to(0).iter().position(Option::is_none).map(|i| (0, i))
+    }
+
+    /// Fewest links from each agent to `target`.
+    fn distances_to(&self, target: usize) -> Vec<Option<u32>> {
+        let mut distance = vec![None; self.agents()];
+        distance[target] = Some(0);
+        let mut queue = std::collections::VecDeque::from([(target, 0)]);
+        while let Some((i, d)) = queue.pop_front() {
+            for &j in self.senders(i) {
+                if distance[j as usize].is_none() {
+                    distance[j as usize] = Some(d + 1);
+                    queue.push_back((j as usize, d + 1));
+                }
+            }
+        }
+        distance
+    }
+
+    /// The longest of all shortest paths; `None` if some agent cannot reach another.
+    pub fn diameter(&self) -> Option<usize> {
+        let mut longest = 0;
+        for i in 0..self.agents() {
+            for d in self.distances_to(i) {
+                longest = longest.max(d? as usize);
+            }
+        }
+        Some(longest)
+    }
+}
+
+/// A graph for each iteration.
+pub trait GraphSequence: Send + Sync {
+    /// Number of agents.
+    fn agents(&self) -> usize;
+    /// Writes `G^k` into `graph`, reusing its memory.
+    fn fill(&self, k: usize, graph: &mut DiGraph);
+    /// After how many iterations the sequence repeats, if it does.
+    fn period(&self) -> Option<usize>;
+    /// True if every graph is strongly connected by its making, so that no check is needed.
+    fn connected_by_design(&self) -> bool {
+        false
+    }
+    /// `G^k`.
+    fn at(&self, k: usize) -> DiGraph {
+        let mut graph = DiGraph::default();
+        self.fill(k, &mut graph);
+        graph
+    }
+}
+
+/// Where a sequence breaks the assumption on its links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disconnected {
+    /// First iteration of the window.
+    pub k: usize,
+    /// Length of the window.
+    pub window: usize,
+    /// No path from here …
+    pub from: usize,
+    /// … to here.
+    pub to: usize,
+}
+
+impl std::fmt::Display for Disconnected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Disconnected { k, window, from, to } = self;
+        if *window == 1 {
+            write!(f, "the graph at k = {k} is not strongly connected: agent {from} cannot reach agent {to}")
+        } else {
+            let last = k + window - 1;
+            write!(f, "the links of k = {k} to {last} together are not strongly connected: agent {from} cannot reach agent {to}")
+        }
+    }
+}
+
+/// Looks for the first window `[mC, (m+1)C)` before `iterations` whose links together are not strongly connected.
+pub fn check_connected(sequence: &dyn GraphSequence, window: usize, iterations: usize) -> Result<(), Disconnected> {
+    if sequence.connected_by_design() {
+        return Ok(());
+    }
+    let window = window.max(1);
+    // A periodic sequence shows all its windows within one common multiple of period and window.
+    let last = sequence.period().map_or(iterations, |p| iterations.min(p * window)).max(1);
+    let mut graph = DiGraph::default();
+    for k in (0..last).step_by(window) {
+        sequence.fill(k, &mut graph);
+        let mut all = graph.clone();
+        for later in k + 1..k + window {
+            sequence.fill(later, &mut graph);
+            all = all.union(&graph);
+        }
+        if let Some((from, to)) = all.unreachable_pair() {
+            return Err(Disconnected { k, window, from, to });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::{Purpose, stream};
+    use petgraph::algo::kosaraju_scc;
+    use rand::RngExt;
+
+    #[test]
+    fn edges_come_back() {
+        let g = DiGraph::from_edges(4, [(0, 1), (2, 1), (3, 0), (0, 1)]);
+        assert_eq!(g.edges().collect::<Vec<_>>(), [(3, 0), (0, 1), (2, 1)]);
+        assert_eq!(g.senders(1), [0, 1, 2]);
+        assert_eq!((g.out_degree(0), g.out_degree(1), g.links()), (2, 1, 3));
+        assert_eq!(g.reversed().reversed(), g);
+        assert_eq!(g.diameter(), None);
+    }
+
+    #[test]
+    fn connectivity_and_diameter_agree_with_petgraph() {
+        for seed in 0..300 {
+            let mut r = stream(seed, Purpose::Graph, 0, 0);
+            let n = r.random_range(1..9usize);
+            let p = r.random_range(0.0..0.6);
+            let edges: Vec<(usize, usize)> =
+                (0..n).flat_map(|i| (0..n).map(move |j| (i, j))).filter(|(i, j)| i != j).filter(|_| r.random_bool(p)).collect();
+            let g = DiGraph::from_edges(n, edges.iter().copied());
+            let mut oracle = petgraph::graph::DiGraph::<(), ()>::new();
+            let nodes: Vec<_> = (0..n).map(|_| oracle.add_node(())).collect();
+            edges.iter().for_each(|(i, j)| drop(oracle.add_edge(nodes[*i], nodes[*j], ())));
+            assert_eq!(g.unreachable_pair().is_none(), kosaraju_scc(&oracle).len() == 1);
+            let reach = |from: usize, to: usize| petgraph::algo::has_path_connecting(&oracle, nodes[from], nodes[to], None);
+            if let Some((from, to)) = g.unreachable_pair() {
+                assert!(!reach(from, to));
+            }
+            let far = (0..n).map(|i| petgraph::algo::dijkstra(&oracle, nodes[i], None, |_| 1usize));
+            let far = far.map(|d| (d.len() == n).then(|| *d.values().max().unwrap())).collect::<Option<Vec<_>>>();
+            assert_eq!(g.diameter(), far.map(|d| d.into_iter().max().unwrap()));
+        }
+    }
+}

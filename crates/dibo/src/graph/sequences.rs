@@ -1,0 +1,328 @@
+//! The sequences: the paper's 30-iteration cycle, Erdős–Rényi at each iteration, fixed graphs, exponential ones, explicit lists.
+use super::{DiGraph, Gaps, GraphSequence};
+use crate::rng::{Purpose, stream};
+use serde::{Deserialize, Serialize};
+
+/// When random edges are drawn anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Redraw {
+    /// At each iteration.
+    #[default]
+    Iteration,
+    /// Once, so that the whole sequence repeats.
+    Never,
+}
+
+/// The paper's sequence: an augmented Erdős–Rényi phase (random edges over a fixed ring), a directed ring, a reversed ring.
+#[derive(Clone, Debug)]
+pub struct Cycle {
+    n: usize,
+    seed: u64,
+    gaps: Gaps,
+    phases: [usize; 3],
+    redraw: Redraw,
+}
+
+impl Cycle {
+    /// Phases of ten iterations, random edges with probability `nu` drawn anew at each iteration.
+    pub fn new(n: usize, nu: f64, seed: u64) -> Self {
+        Cycle { n, seed, gaps: Gaps::new(nu), phases: [10; 3], redraw: Redraw::Iteration }
+    }
+
+    /// Other phase lengths.
+    pub fn phases(mut self, phases: [usize; 3]) -> Self {
+        self.phases = phases;
+        self
+    }
+
+    /// When random edges are drawn.
+    pub fn redraw(mut self, redraw: Redraw) -> Self {
+        self.redraw = redraw;
+        self
+    }
+
+    fn length(&self) -> usize {
+        self.phases.iter().sum::<usize>().max(1)
+    }
+}
+
+impl GraphSequence for Cycle {
+    fn agents(&self) -> usize {
+        self.n
+    }
+
+    fn fill(&self, k: usize, graph: &mut DiGraph) {
+        let (n, t) = (self.n, k % self.length());
+        let next = |i: usize| (i + 1) % n;
+        let previous = |i: usize| (i + n - 1) % n;
+        if t < self.phases[0] {
+            let draw = if self.redraw == Redraw::Never { t } else { k };
+            random_graph(n, &self.gaps, self.seed, draw as u64, graph, |i| Some(previous(i)));
+        } else if t < self.phases[0] + self.phases[1] {
+            one_sender(n, graph, previous);
+        } else {
+            one_sender(n, graph, next);
+        }
+    }
+
+    fn period(&self) -> Option<usize> {
+        (self.redraw == Redraw::Never || self.phases[0] == 0).then(|| self.length())
+    }
+
+    fn connected_by_design(&self) -> bool {
+        true
+    }
+}
+
+/// Each agent hears one other.
+fn one_sender(n: usize, graph: &mut DiGraph, sender: impl Fn(usize) -> usize) {
+    graph.begin(n);
+    for i in 0..n {
+        let s = sender(i);
+        graph.push(s.min(i) as u32);
+        if s != i {
+            graph.push(s.max(i) as u32);
+        }
+        graph.close_row();
+    }
+}
+
+/// Each ordered pair linked with the probability behind `gaps`, plus the links to itself and from `always(i)`.
+fn random_graph(n: usize, gaps: &Gaps, seed: u64, draw: u64, graph: &mut DiGraph, always: impl Fn(usize) -> Option<usize>) {
+    graph.begin(n);
+    let mut rng = stream(seed, Purpose::Graph, 0, draw);
+    // Trials run over receiver-major pairs, so senders come out in agent order; the fixed ones are merged in.
+    let fixed = |i: usize| {
+        let other = always(i).unwrap_or(i);
+        [i.min(other) as u32, i.max(other) as u32]
+    };
+    let (mut i, mut row_end, mut waiting, mut given) = (0usize, n as u64, fixed(0), 0usize);
+    let merge = |graph: &mut DiGraph, waiting: &[u32; 2], given: &mut usize, below: u32| {
+        while *given < 2 && waiting[*given] < below {
+            if *given == 0 || waiting[1] != waiting[0] {
+                graph.push(waiting[*given]);
+            }
+            *given += 1;
+        }
+    };
+    gaps.hits((n * n) as u64, &mut rng, |t| {
+        while t >= row_end {
+            merge(graph, &waiting, &mut given, u32::MAX);
+            graph.close_row();
+            i += 1;
+            row_end += n as u64;
+            (waiting, given) = (fixed(i), 0);
+        }
+        let sender = (t + n as u64 - row_end) as u32;
+        merge(graph, &waiting, &mut given, sender);
+        if sender != waiting[0] && sender != waiting[1] {
+            graph.push(sender);
+        }
+    });
+    while i < n {
+        merge(graph, &waiting, &mut given, u32::MAX);
+        graph.close_row();
+        i += 1;
+        if i < n {
+            (waiting, given) = (fixed(i), 0);
+        }
+    }
+}
+
+/// Erdős–Rényi at each iteration.
+#[derive(Clone, Debug)]
+pub struct ErdosRenyi {
+    n: usize,
+    seed: u64,
+    gaps: Gaps,
+    connected: bool,
+    redraw: Redraw,
+}
+
+impl ErdosRenyi {
+    /// Every ordered pair is linked with probability `nu`; with `connected`, graphs are drawn until one is strongly connected.
+    pub fn new(n: usize, nu: f64, seed: u64, connected: bool) -> Self {
+        ErdosRenyi { n, seed, gaps: Gaps::new(nu), connected, redraw: Redraw::Iteration }
+    }
+
+    /// When random edges are drawn.
+    pub fn redraw(mut self, redraw: Redraw) -> Self {
+        self.redraw = redraw;
+        self
+    }
+
+    /// How often a graph is drawn before the search for a strongly connected one is given up.
+    pub const TRIES: u64 = 1000;
+}
+
+impl GraphSequence for ErdosRenyi {
+    fn agents(&self) -> usize {
+        self.n
+    }
+
+    fn fill(&self, k: usize, graph: &mut DiGraph) {
+        let k = if self.redraw == Redraw::Never { 0 } else { k as u64 };
+        for attempt in 0..Self::TRIES {
+            random_graph(self.n, &self.gaps, self.seed.wrapping_add(attempt << 40), k, graph, |_| None);
+            if !self.connected || graph.unreachable_pair().is_none() {
+                return;
+            }
+        }
+    }
+
+    fn period(&self) -> Option<usize> {
+        (self.redraw == Redraw::Never).then_some(1)
+    }
+}
+
+/// One graph for ever.
+#[derive(Clone, Debug)]
+pub struct Static(DiGraph);
+
+impl Static {
+    /// This graph.
+    pub fn new(graph: DiGraph) -> Self {
+        Static(graph)
+    }
+
+    /// Agent i sends to i+1.
+    pub fn ring(n: usize) -> Self {
+        Static(DiGraph::from_edges(n, (0..n).map(|i| (i, (i + 1) % n))))
+    }
+
+    /// Everyone sends to everyone.
+    pub fn complete(n: usize) -> Self {
+        Static(DiGraph::from_edges(n, (0..n).flat_map(|i| (0..n).map(move |j| (i, j)))))
+    }
+
+    /// Agent i sends to i + 1, i + 2, i + 4, ….
+    pub fn exponential(n: usize) -> Self {
+        let hops = || std::iter::successors(Some(1usize), |h| Some(h * 2)).take_while(|h| *h < n);
+        Static(DiGraph::from_edges(n, (0..n).flat_map(|i| hops().map(move |h| (i, (i + h) % n)))))
+    }
+}
+
+impl GraphSequence for Static {
+    fn agents(&self) -> usize {
+        self.0.agents()
+    }
+
+    fn fill(&self, _: usize, graph: &mut DiGraph) {
+        graph.copy_from(&self.0);
+    }
+
+    fn period(&self) -> Option<usize> {
+        Some(1)
+    }
+}
+
+/// At iteration k agent i sends to i + 2^(k mod L) alone, L = ⌈log₂ n⌉: connected over windows of L iterations.
+#[derive(Clone, Debug)]
+pub struct OnePeerExponential {
+    n: usize,
+}
+
+impl OnePeerExponential {
+    /// For `n` agents.
+    pub fn new(n: usize) -> Self {
+        OnePeerExponential { n }
+    }
+}
+
+impl GraphSequence for OnePeerExponential {
+    fn agents(&self) -> usize {
+        self.n
+    }
+
+    fn fill(&self, k: usize, graph: &mut DiGraph) {
+        let hop = 1usize << (k % self.period().unwrap_or(1));
+        one_sender(self.n, graph, |i| (i + self.n - hop % self.n) % self.n);
+    }
+
+    fn period(&self) -> Option<usize> {
+        Some((self.n.max(2).next_power_of_two().trailing_zeros() as usize).max(1))
+    }
+}
+
+/// Graphs used in turn.
+#[derive(Clone, Debug)]
+pub struct List(Vec<DiGraph>);
+
+impl List {
+    /// Iteration k uses `graphs[k mod graphs.len()]`; there must be at least one, all of one size.
+    pub fn new(graphs: Vec<DiGraph>) -> Self {
+        assert!(!graphs.is_empty() && graphs.iter().all(|g| g.agents() == graphs[0].agents()));
+        List(graphs)
+    }
+}
+
+impl GraphSequence for List {
+    fn agents(&self) -> usize {
+        self.0[0].agents()
+    }
+
+    fn fill(&self, k: usize, graph: &mut DiGraph) {
+        graph.copy_from(&self.0[k % self.0.len()]);
+    }
+
+    fn period(&self) -> Option<usize> {
+        Some(self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check_connected;
+    use super::*;
+
+    #[test]
+    fn cycle_has_three_phases() {
+        let cycle = Cycle::new(7, 0.3, 5);
+        let ring = Static::ring(7).at(0);
+        for k in [0, 9, 30, 95] {
+            let g = cycle.at(k);
+            assert!(ring.edges().all(|e| g.edges().any(|f| e == f)), "phase one holds the ring");
+            assert_eq!(g, cycle.at(k), "a pure function of k");
+        }
+        assert_ne!(cycle.at(0), cycle.at(30));
+        assert_eq!(cycle.clone().redraw(Redraw::Never).at(4), cycle.clone().redraw(Redraw::Never).at(34));
+        assert_eq!(cycle.at(13), ring);
+        assert_eq!(cycle.at(29), ring.reversed());
+        assert!((0..60).all(|k| cycle.at(k).unreachable_pair().is_none()));
+        assert_eq!(Cycle::new(4, 0.0, 0).at(0), Static::ring(4).at(0));
+        assert_eq!(Cycle::new(4, 1.0, 0).at(0), Static::complete(4).at(0));
+        for n in [1, 2] {
+            assert!((0..30).all(|k| Cycle::new(n, 0.5, 1).at(k).unreachable_pair().is_none()));
+        }
+    }
+
+    #[test]
+    fn edge_frequency_is_nu() {
+        let (n, nu, draws) = (6, 0.3, 20_000);
+        let er = ErdosRenyi::new(n, nu, 1, false);
+        let mut count = vec![0.0; n * n];
+        for k in 0..draws {
+            er.at(k).edges().for_each(|(s, r)| count[s * n + r] += 1.0 / draws as f64);
+        }
+        for s in 0..n {
+            for r in 0..n {
+                let expected = if s == r { 0.0 } else { nu };
+                assert!((count[s * n + r] - expected).abs() < 0.017, "{s}->{r}: {}", count[s * n + r]);
+            }
+        }
+    }
+
+    #[test]
+    fn connectivity_is_found_out() {
+        assert!(check_connected(&ErdosRenyi::new(10, 0.3, 0, true), 1, 500).is_ok());
+        let plain = check_connected(&ErdosRenyi::new(10, 0.1, 0, false), 1, 500).unwrap_err();
+        assert!(plain.to_string().contains("is not strongly connected: agent"), "{plain}");
+        for n in [2, 5, 8, 13] {
+            let one = OnePeerExponential::new(n);
+            assert!(check_connected(&one, one.period().unwrap(), 100).is_ok());
+            assert!(check_connected(&Static::exponential(n), 1, 1).is_ok());
+        }
+        assert!(check_connected(&OnePeerExponential::new(8), 1, 100).is_err());
+    }
+}

@@ -1,0 +1,325 @@
+//! Mixing matrices: row-stochastic `A` for pulling and column-stochastic `B` for pushing, as two types that cannot be swapped.
+use crate::graph::{DiGraph, GraphSequence};
+use crate::rows::{Real, Weights};
+use std::sync::Arc;
+
+/// The weights of a sparse matrix, in the cheapest form that holds them.
+#[derive(Clone, Debug, PartialEq)]
+enum Values<T> {
+    Receiver(Vec<T>),
+    Sender(Vec<T>),
+    Entry(Vec<T>),
+}
+
+impl<T: Real> Values<T> {
+    fn weights(&self) -> Weights<'_, T> {
+        match self {
+            Values::Receiver(w) => Weights::Receiver(w),
+            Values::Sender(w) => Weights::Sender(w),
+            Values::Entry(w) => Weights::Entry(w),
+        }
+    }
+
+    fn get(&self, receiver: usize, sender: usize, entry: usize) -> T {
+        match self {
+            Values::Receiver(w) => w[receiver],
+            Values::Sender(w) => w[sender],
+            Values::Entry(w) => w[entry],
+        }
+    }
+
+    /// The vector to fill with one number per entry, reusing memory.
+    fn entries(&mut self) -> &mut Vec<T> {
+        if !matches!(self, Values::Entry(_)) {
+            *self = Values::Entry(Vec::new());
+        }
+        let (Values::Receiver(w) | Values::Sender(w) | Values::Entry(w)) = self;
+        w.clear();
+        w
+    }
+}
+
+/// `A`: what agent i receives is weighed so that the weights of each **row** sum to 1. Used to pull decision variables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowStochastic<T>(Values<T>);
+
+/// `B`: what agent j sends is weighed so that the weights of each **column** sum to 1. Used to push trackers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnStochastic<T>(Values<T>);
+
+impl<T: Real> RowStochastic<T> {
+    /// For the kernels.
+    pub fn weights(&self) -> Weights<'_, T> {
+        self.0.weights()
+    }
+}
+
+impl<T: Real> ColumnStochastic<T> {
+    /// For the kernels.
+    pub fn weights(&self) -> Weights<'_, T> {
+        self.0.weights()
+    }
+}
+
+/// The graph of one iteration with its two matrices.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mixing<T> {
+    /// Who sends to whom.
+    pub graph: DiGraph,
+    /// Weights of the pull.
+    pub a: RowStochastic<T>,
+    /// Weights of the push.
+    pub b: ColumnStochastic<T>,
+}
+
+impl<T: Real> Default for Mixing<T> {
+    fn default() -> Self {
+        Mixing {
+            graph: DiGraph::default(),
+            a: RowStochastic(Values::Receiver(Vec::new())),
+            b: ColumnStochastic(Values::Sender(Vec::new())),
+        }
+    }
+}
+
+impl<T: Real> Mixing<T> {
+    /// Entry (receiver, sender) of `A`; 0 where there is no link.
+    pub fn a(&self, receiver: usize, sender: usize) -> f64 {
+        self.entry(&self.a.0, receiver, sender)
+    }
+
+    /// Entry (receiver, sender) of `B`; 0 where there is no link.
+    pub fn b(&self, receiver: usize, sender: usize) -> f64 {
+        self.entry(&self.b.0, receiver, sender)
+    }
+
+    fn entry(&self, values: &Values<T>, receiver: usize, sender: usize) -> f64 {
+        match self.graph.senders(receiver).binary_search(&(sender as u32)) {
+            Ok(at) => values.get(receiver, sender, self.graph.entry_range(receiver).start + at).f64(),
+            Err(_) => 0.0,
+        }
+    }
+
+    /// The smallest non-zero weights of `A` and `B`: the paper's a and b.
+    pub fn smallest(&self) -> (f64, f64) {
+        let (mut a, mut b) = (f64::INFINITY, f64::INFINITY);
+        for i in 0..self.graph.agents() {
+            for (e, j) in self.graph.entry_range(i).zip(self.graph.senders(i)) {
+                let (wa, wb) = (self.a.0.get(i, *j as usize, e).f64(), self.b.0.get(i, *j as usize, e).f64());
+                a = if wa > 0.0 { a.min(wa) } else { a };
+                b = if wb > 0.0 { b.min(wb) } else { b };
+            }
+        }
+        (a, b)
+    }
+}
+
+/// How weights are found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rule {
+    /// 1/(in + 1) for each that an agent hears, 1/(out + 1) for each that it sends to.
+    Uniform,
+    /// Every link from agent j weighs `weights[j mod weights.len()]` in both matrices; the rest stays with the agent itself.
+    BySender(Vec<f64>),
+    /// Explicit matrices `(A, B)`, row by row; iteration k uses number k mod the length.
+    Given(Vec<(Matrix, Matrix)>),
+}
+
+/// A dense matrix, row by row.
+pub type Matrix = Vec<Vec<f64>>;
+
+/// Graphs with weights: everything the network needs to know about iteration `k`.
+#[derive(Clone)]
+pub struct Sequence {
+    graphs: Arc<dyn GraphSequence>,
+    rule: Rule,
+    frozen: bool,
+}
+
+impl Sequence {
+    /// Uniform weights on these graphs.
+    pub fn uniform(graphs: impl GraphSequence + 'static) -> Self {
+        Sequence { graphs: Arc::new(graphs), rule: Rule::Uniform, frozen: false }
+    }
+
+    /// Other weights on these graphs. Says what is wrong if they cannot be stochastic.
+    pub fn new(graphs: Arc<dyn GraphSequence>, rule: Rule) -> Result<Self, String> {
+        if let Rule::BySender(weights) = &rule {
+            if weights.is_empty() || weights.iter().any(|w| !(*w > 0.0 && *w < 1.0)) {
+                return Err(format!("weights are {weights:?}; each must be above 0 and below 1"));
+            }
+            for k in 0..graphs.period().unwrap_or(30) {
+                let g = graphs.at(k);
+                for i in 0..g.agents() {
+                    let weight = |j: usize| weights[j % weights.len()];
+                    let heard: f64 = g.senders(i).iter().filter(|j| **j as usize != i).map(|j| weight(*j as usize)).sum();
+                    let sent = weight(i) * (g.out_degree(i) - 1) as f64;
+                    if heard >= 1.0 || sent >= 1.0 {
+                        return Err(format!(
+                            "the weights of agent {i} at k = {k} sum to {:.4} without its own; they must stay below 1",
+                            heard.max(sent)
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(Sequence { graphs, rule, frozen: false })
+    }
+
+    /// Explicit matrices `A` and `B`, used in turn; refused if one is not stochastic.
+    pub fn given(matrices: Vec<(Matrix, Matrix)>) -> Result<Self, String> {
+        let n = matrices.first().map_or(0, |(a, _)| a.len());
+        if n == 0 {
+            return Err("no matrices given; at least one pair A, B is needed".into());
+        }
+        let mut graphs = Vec::new();
+        for (number, (a, b)) in matrices.iter().enumerate() {
+            for (name, m) in [("A", a), ("B", b)] {
+                if m.len() != n || m.iter().any(|row| row.len() != n) {
+                    return Err(format!("{name} of graph {number} is not {n}×{n}"));
+                }
+                if let Some(bad) = m.iter().flatten().find(|w| !(**w >= 0.0 && w.is_finite())) {
+                    return Err(format!("{name} of graph {number} holds {bad}; weights must be 0 or more"));
+                }
+                let sum = |i: usize| if name == "A" { m[i].iter().sum::<f64>() } else { m.iter().map(|row| row[i]).sum() };
+                if let Some((i, s)) = (0..n).map(|i| (i, sum(i))).find(|(_, s)| (s - 1.0).abs() > 1e-9) {
+                    let (kind, line) = if name == "A" { ("row", "row-stochastic") } else { ("column", "column-stochastic") };
+                    return Err(format!("{name} of graph {number} is not {line}: {kind} {i} sums to {s}, not 1"));
+                }
+            }
+            let linked = |i: usize, j: usize| a[i][j] > 0.0 || b[i][j] > 0.0;
+            graphs.push(DiGraph::from_edges(n, (0..n).flat_map(|i| (0..n).map(move |j| (j, i))).filter(|(j, i)| linked(*i, *j))));
+        }
+        Ok(Sequence { graphs: Arc::new(crate::graph::List::new(graphs)), rule: Rule::Given(matrices), frozen: false })
+    }
+
+    /// Keeps the weights of iteration 0 for ever, while links really come and go: a message over a missing link is lost, and so is the
+    /// weight it carried. This is what a method that ignores changes of topology does.
+    pub fn frozen(mut self) -> Self {
+        self.frozen = true;
+        self
+    }
+
+    /// The graphs alone.
+    pub fn graphs(&self) -> &dyn GraphSequence {
+        &*self.graphs
+    }
+
+    /// Number of agents.
+    pub fn agents(&self) -> usize {
+        self.graphs.agents()
+    }
+
+    /// After how many iterations graphs and weights repeat, if they do.
+    pub fn period(&self) -> Option<usize> {
+        self.graphs.period()
+    }
+
+    /// Writes iteration `k` into `mixing`, reusing its memory.
+    pub fn fill<T: Real>(&self, k: usize, mixing: &mut Mixing<T>) {
+        self.graphs.fill(k, &mut mixing.graph);
+        if self.frozen {
+            let mut first = Mixing::<f64>::default();
+            self.graphs.fill(0, &mut first.graph);
+            self.weigh(0, &mut first);
+            let now = mixing.graph.clone();
+            let stays = |s: usize, r: usize| now.senders(r).binary_search(&(s as u32)).is_ok();
+            mixing.graph = DiGraph::from_edges(self.agents(), first.graph.edges().filter(|(s, r)| stays(*s, *r)));
+            set_entries(mixing, |i, j| first.a(i, j), |i, j| first.b(i, j));
+        } else {
+            self.weigh(k, mixing);
+        }
+    }
+
+    fn weigh<T: Real>(&self, k: usize, mixing: &mut Mixing<T>) {
+        let n = mixing.graph.agents();
+        match &self.rule {
+            Rule::Uniform => {
+                let Mixing { graph, a, b } = mixing;
+                if let (Values::Receiver(a), Values::Sender(b)) = (&mut a.0, &mut b.0) {
+                    a.clear();
+                    b.clear();
+                    a.extend((0..n).map(|i| T::of(1.0 / graph.senders(i).len() as f64)));
+                    b.extend((0..n).map(|j| T::of(1.0 / graph.out_degree(j) as f64)));
+                } else {
+                    unreachable!("a uniform sequence never stores other weights")
+                }
+            }
+            Rule::BySender(weights) => {
+                let weight = |j: usize| weights[j % weights.len()];
+                let heard: Vec<f64> = (0..n)
+                    .map(|i| mixing.graph.senders(i).iter().map(|j| if *j as usize == i { 0.0 } else { weight(*j as usize) }).sum())
+                    .collect();
+                let sent: Vec<f64> = (0..n).map(|j| weight(j) * (mixing.graph.out_degree(j) - 1) as f64).collect();
+                let pick = |i: usize, j: usize, used: f64| if i == j { 1.0 - used } else { weight(j) };
+                set_entries(mixing, |i, j| pick(i, j, heard[i]), |i, j| pick(i, j, sent[j]));
+            }
+            Rule::Given(matrices) => {
+                let (a, b) = &matrices[k % matrices.len()];
+                set_entries(mixing, |i, j| a[i][j], |i, j| b[i][j]);
+            }
+        }
+    }
+
+    /// Iteration `k`.
+    pub fn at<T: Real>(&self, k: usize) -> Mixing<T> {
+        let mut mixing = Mixing::default();
+        self.fill(k, &mut mixing);
+        mixing
+    }
+}
+
+fn set_entries<T: Real>(mixing: &mut Mixing<T>, a: impl Fn(usize, usize) -> f64, b: impl Fn(usize, usize) -> f64) {
+    let (to_a, to_b) = (mixing.a.0.entries(), mixing.b.0.entries());
+    for i in 0..mixing.graph.agents() {
+        for j in mixing.graph.senders(i) {
+            to_a.push(T::of(a(i, *j as usize)));
+            to_b.push(T::of(b(i, *j as usize)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Cycle, ErdosRenyi, Static};
+
+    fn sums(m: &Mixing<f64>) -> (Vec<f64>, Vec<f64>) {
+        let n = m.graph.agents();
+        let row = (0..n).map(|i| (0..n).map(|j| m.a(i, j)).sum()).collect();
+        let column = (0..n).map(|j| (0..n).map(|i| m.b(i, j)).sum()).collect();
+        (row, column)
+    }
+
+    #[test]
+    fn matrices_are_stochastic() {
+        let ring = Sequence::new(Arc::new(Static::ring(6)), Rule::BySender(vec![0.05, 0.5])).unwrap();
+        for sequence in [Sequence::uniform(Cycle::new(6, 0.4, 1)), Sequence::uniform(ErdosRenyi::new(6, 0.3, 2, false)), ring] {
+            for k in 0..60 {
+                let (rows, columns) = sums(&sequence.at(k));
+                assert!(rows.iter().chain(&columns).all(|s| (s - 1.0).abs() < 1e-15));
+            }
+        }
+    }
+
+    #[test]
+    fn weights_are_as_the_rule_says() {
+        let m: Mixing<f64> = Sequence::uniform(Static::new(DiGraph::from_edges(3, [(0, 1), (0, 2), (1, 2), (2, 0)]))).at(0);
+        assert_eq!((m.a(2, 0), m.a(2, 1), m.a(2, 2), m.a(0, 1)), (1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 0.0));
+        assert_eq!((m.b(0, 0), m.b(1, 0), m.b(2, 0), m.b(2, 1)), (1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 0.5));
+        let m: Mixing<f64> = Sequence::new(Arc::new(Static::ring(4)), Rule::BySender(vec![0.1, 0.5])).unwrap().at(0);
+        assert_eq!((m.a(1, 0), m.a(1, 1), m.b(1, 0), m.b(0, 0), m.a(2, 1)), (0.1, 0.9, 0.1, 0.9, 0.5));
+        assert_eq!(m.smallest(), (0.1, 0.1));
+        let good = vec![vec![0.5, 0.5], vec![0.25, 0.75]];
+        assert!(Sequence::given(vec![(good.clone(), good.clone())]).err().unwrap().contains("not column-stochastic: column 0 sums to 0.75"));
+    }
+
+    #[test]
+    fn frozen_weights_lose_what_missing_links_carry() {
+        let sequence = Sequence::uniform(Cycle::new(5, 0.5, 3)).frozen();
+        let (rows, columns) = sums(&sequence.at(0));
+        assert!(rows.iter().chain(&columns).all(|s| (s - 1.0).abs() < 1e-15));
+        let (rows, columns) = sums(&sequence.at(25));
+        assert!(rows.iter().chain(&columns).any(|s| *s < 0.99));
+    }
+}

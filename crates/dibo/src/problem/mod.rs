@@ -1,0 +1,148 @@
+//! Problems: local objectives f_i, g_i and their gradients. A problem knows no graph.
+//!
+//! A problem of your own is one `impl Bilevel` with two gradients; everything else has a default. See `examples/own_problem.rs`.
+mod counted;
+mod policy_evaluation;
+mod quadratic;
+
+pub use counted::{Counted, Oracle};
+pub use policy_evaluation::{NoiseOn, PolicyEvaluation};
+pub use quadratic::Quadratic;
+
+use crate::rows::{Real, Stack, Threads, Upper, View};
+
+/// Which call this is: iteration, rows and threads.
+#[derive(Clone, Copy)]
+pub struct At<'a> {
+    /// Iteration: with the agent it names the minibatch and the noise, so the same `k` gives the same sample at any point.
+    pub k: usize,
+    /// The agent of each row.
+    pub owned: &'a [usize],
+    /// Threads to use.
+    pub threads: &'a Threads,
+}
+
+/// The factors of f and g in the penalty function: (1, λ) as written, (1/λ, 1) normalised.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Penalty {
+    /// Factor of f.
+    pub f: f64,
+    /// Factor of g.
+    pub g: f64,
+}
+
+/// Starting points, one row per agent of the whole network; what is empty starts at zero.
+#[derive(Clone, Debug, Default)]
+pub struct Start {
+    /// Upper variable.
+    pub x: Vec<Vec<f64>>,
+    /// Lower variable.
+    pub y: Vec<Vec<f64>>,
+    /// Its twin; `y` if empty.
+    pub z: Vec<Vec<f64>>,
+    /// SOBA's auxiliary variable.
+    pub v: Vec<Vec<f64>>,
+}
+
+impl Start {
+    /// Where z starts.
+    pub fn twin(&self) -> &Vec<Vec<f64>> {
+        if self.z.is_empty() { &self.y } else { &self.z }
+    }
+}
+
+/// A bilevel problem: minimise Σ f_i(x, y*(x)) where y*(x) minimises Σ g_i(x, ·).
+pub trait Bilevel<T: Real>: Send + Sync {
+    /// Number of agents.
+    fn agents(&self) -> usize;
+    /// Shape of the upper variable.
+    fn upper(&self) -> Upper;
+    /// Length of the lower variable.
+    fn lower(&self) -> usize;
+    /// Writes ∇ₓf_i and ∇ᵧf_i at (x, y) with the sample of iteration `k`.
+    fn grad_f(&self, agent: usize, k: usize, x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]);
+    /// Writes ∇ₓg_i and ∇ᵧg_i at (x, y) with the sample of iteration `k`.
+    fn grad_g(&self, agent: usize, k: usize, x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]);
+
+    /// The directions of FAB at (x, y, z), the paper's (5), for all owned agents:
+    /// `dx = f ∇ₓf(x,y) + g (∇ₓg(x,y) − ∇ₓg(x,z))`, `dy = f ∇ᵧf(x,y) + g ∇ᵧg(x,y)`, `dz = g ∇ᵧg(x,z)`.
+    fn penalty_directions(&self, at: At<'_>, penalty: Penalty, v: &Stack<T, 3>, d: &mut Stack<T, 3>) {
+        penalty_directions_by_agent(self, at, penalty, v, d);
+    }
+
+    /// Products with second derivatives of g, for the methods that need them.
+    fn second_order(&self) -> Option<&dyn SecondOrder<T>> {
+        None
+    }
+
+    /// The single-level objective that baselines minimise, where there is one.
+    fn single_level(&self) -> Option<&dyn SingleLevel<T>> {
+        None
+    }
+
+    /// Where the agents start, unless the caller says otherwise.
+    fn start(&self) -> Start {
+        Start::default()
+    }
+
+    /// What can be said about a point: metrics by name, from the agents' mean x (and y where there is one).
+    fn metrics(&self, _x: &[f64], _y: Option<&[f64]>) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+
+    /// Metrics of a whole state, for problems that look at more than the mean.
+    fn state_metrics(&self, views: &[View<'_, T>]) -> Vec<(&'static str, f64)> {
+        let mean = |name: &str| views.iter().find(|v| v.name == name).and_then(View::mean);
+        mean("x").map_or_else(Vec::new, |x| self.metrics(&x, mean("y").as_deref()))
+    }
+}
+
+/// Products with the second derivatives of g_i.
+pub trait SecondOrder<T: Real>: Send + Sync {
+    /// Writes ∇²ᵧᵧg_i(x, y)·v.
+    fn yy(&self, agent: usize, k: usize, x: &[T], y: &[T], v: &[T], out: &mut [T]);
+    /// Writes ∇²ₓᵧg_i(x, y)·v, a vector like x.
+    fn xy(&self, agent: usize, k: usize, x: &[T], y: &[T], v: &[T], out: &mut [T]);
+}
+
+/// A single-level objective Σ F_i(x).
+pub trait SingleLevel<T: Real>: Send + Sync {
+    /// Number of agents.
+    fn agents(&self) -> usize;
+    /// Length of x.
+    fn width(&self) -> usize;
+    /// Into how many blocks an agent's data is cut; iteration k uses block k mod this. One block is a full batch.
+    fn blocks(&self) -> usize {
+        1
+    }
+    /// Which of the starting points is x's.
+    fn start_from<'a>(&self, start: &'a Start) -> &'a Vec<Vec<f64>> {
+        &start.x
+    }
+    /// Writes ∇F_i(x_i) with the sample of iteration `at.k` for all owned agents.
+    fn gradients(&self, at: At<'_>, x: &Stack<T, 1>, d: &mut Stack<T, 1>);
+}
+
+/// FAB's directions from the gradients of f and g, agent by agent.
+fn penalty_directions_by_agent<T: Real, P: Bilevel<T> + ?Sized>(
+    problem: &P,
+    at: At<'_>,
+    penalty: Penalty,
+    v: &Stack<T, 3>,
+    d: &mut Stack<T, 3>,
+) {
+    let (f, g) = (T::of(penalty.f), T::of(penalty.g));
+    d.for_each_row(at.threads, 1, |_, row, [dx, dy, dz]| {
+        let (i, [x, y, z]) = (at.owned[row], v.row(row));
+        let (mut gx, mut gy) = (vec![T::ZERO; x.len()], vec![T::ZERO; y.len()]);
+        problem.grad_g(i, at.k, x, z, &mut gx, &mut gy);
+        dx.iter_mut().zip(&gx).for_each(|(d, g1)| *d = -(g * *g1));
+        dz.iter_mut().zip(&gy).for_each(|(d, g1)| *d = g * *g1);
+        problem.grad_g(i, at.k, x, y, &mut gx, &mut gy);
+        dx.iter_mut().zip(&gx).for_each(|(d, g1)| *d += g * *g1);
+        dy.iter_mut().zip(&gy).for_each(|(d, g1)| *d = g * *g1);
+        problem.grad_f(i, at.k, x, y, &mut gx, &mut gy);
+        dx.iter_mut().zip(&gx).for_each(|(d, f1)| *d += f * *f1);
+        dy.iter_mut().zip(&gy).for_each(|(d, f1)| *d += f * *f1);
+    });
+}

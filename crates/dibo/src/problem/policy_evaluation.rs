@@ -1,0 +1,502 @@
+//! Policy evaluation (appendix C): fit a linear value function to the Bellman targets of many agents' rewards.
+//!
+//! f_i(x,y) = f_weight/2 ‖Φx − y‖² + τ/2 ‖x‖² and g_i(x,y) = g_weight ‖y − r_i − γPΦx‖², so that everything has a closed form.
+use super::{At, Bilevel, Penalty, SecondOrder, SingleLevel};
+use crate::rng::{Purpose, stream};
+use crate::rows::{LANES, Real, Rows, Stack, Upper, for_each_cpu};
+use nalgebra::{DMatrix, DVector};
+use rand::RngExt;
+use rand_distr::StandardNormal;
+use serde::{Deserialize, Serialize};
+
+/// Which reward the observation noise falls on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoiseOn {
+    /// On r(s, s'), so that the expectation over s' averages it: deviation omega·‖P_s‖ at state s.
+    #[default]
+    Transition,
+    /// On the expected reward r(s) itself: deviation omega.
+    State,
+}
+
+/// A policy-evaluation instance.
+#[derive(Clone, Debug)]
+pub struct PolicyEvaluation {
+    models: Vec<Model>,
+    model_of: Vec<usize>,
+    rewards: Rows<f64>,
+    tau: f64,
+    f_weight: f64,
+    g_weight: f64,
+    /// ‖P_s‖ for each state.
+    norms: Vec<f64>,
+    /// Deviation of the observed reward at each state.
+    noise: Vec<f64>,
+    seed: u64,
+    exact: Exact,
+}
+
+/// Features of some agents: Φ and M = γPΦ, both states × features, and their copies for the kernel.
+#[derive(Clone, Debug)]
+struct Model {
+    phi: DMatrix<f64>,
+    m: DMatrix<f64>,
+    packed: Packed,
+}
+
+/// Φ and M by feature and group of states. The last group ends at the last state and so overlaps the one before; `reduce` has
+/// zeros there, so that no state counts twice in a sum.
+#[derive(Clone, Debug)]
+struct Packed {
+    offsets: Vec<usize>,
+    forward: Vec<[[f64; LANES]; 2]>,
+    reduce: Vec<[[f64; LANES]; 2]>,
+}
+
+/// The single-level objective F*(x) = ½xᵀHx − bᵀx + c and its minimiser.
+#[derive(Clone, Debug)]
+struct Exact {
+    h: DMatrix<f64>,
+    b: DVector<f64>,
+    c: f64,
+    solution: DVector<f64>,
+}
+
+/// The expectation P over next states, as it is given: states × states, row by row.
+type Table = Vec<Vec<f64>>;
+
+impl PolicyEvaluation {
+    /// The paper's random instance: features and rewards uniform on [0, 1], transitions row-normalised, γ = 0.9, τ = 0.1, one Φ and P
+    /// for all agents, f_weight = 1/|S| and g_weight = 1.
+    pub fn random(agents: usize, states: usize, features: usize, seed: u64) -> Self {
+        Self::patterns(agents, states, features, seed, 1, agents, false).expect("random tables have the right shapes")
+    }
+
+    /// Like [`random`](Self::random), but with `phis` feature matrices and `rewards` reward vectors that agents share: agent i has number
+    /// i mod count, or, with `blocks`, number ⌊i · count / agents⌋.
+    pub fn patterns(
+        agents: usize,
+        states: usize,
+        features: usize,
+        seed: u64,
+        phis: usize,
+        rewards: usize,
+        blocks: bool,
+    ) -> Result<Self, String> {
+        let mut r = stream(seed, Purpose::Instance, 0, 0);
+        let mut table = |rows: usize, columns: usize| -> Table { (0..rows).map(|_| (0..columns).map(|_| r.random()).collect()).collect() };
+        let phi: Vec<Table> = (0..phis.max(1)).map(|_| table(states, features)).collect();
+        let mut p = table(states, states);
+        for row in &mut p {
+            let sum: f64 = row.iter().sum();
+            row.iter_mut().for_each(|v| *v /= sum);
+        }
+        let base = table(rewards.max(1), states);
+        let pick = |i: usize, count: usize| if blocks { i * count / agents } else { i % count };
+        let features: Vec<&Table> = (0..agents).map(|i| &phi[pick(i, phi.len())]).collect();
+        let rewards: Table = (0..agents).map(|i| base[pick(i, base.len())].clone()).collect();
+        Self::from_tables(&features, &p, &rewards, 0.9, 0.1)
+    }
+
+    /// An explicit instance: features of each agent (states × features), transitions (states × states), rewards (agents × states).
+    pub fn from_tables(features: &[&Table], transition: &Table, rewards: &Table, gamma: f64, tau: f64) -> Result<Self, String> {
+        let (n, s) = (rewards.len(), transition.len());
+        let d = features.first().and_then(|f| f.first()).map_or(0, |row| row.len());
+        if n == 0 || s == 0 || d == 0 {
+            return Err(format!("{n} agents, {s} states and {d} features; each must be 1 or more"));
+        }
+        let shape = |name: &str, t: &Table, rows: usize, columns: usize| match t.len() == rows && t.iter().all(|r| r.len() == columns) {
+            true if t.iter().flatten().all(|v| v.is_finite()) => Ok(()),
+            true => Err(format!("{name} holds a number that is not finite")),
+            false => Err(format!("{name} must have {rows} rows of {columns} numbers")),
+        };
+        shape("transition", transition, s, s)?;
+        shape("rewards", rewards, n, s)?;
+        if let Some((i, row)) = transition.iter().enumerate().find(|(_, r)| (r.iter().sum::<f64>() - 1.0).abs() > 1e-9 || r.iter().any(|p| *p < 0.0)) {
+            return Err(format!("transition row {i} sums to {}; each row must be probabilities that sum to 1", row.iter().sum::<f64>()));
+        }
+        if !(0.0..=1.0).contains(&gamma) || !(tau >= 0.0 && tau.is_finite()) {
+            return Err(format!("gamma is {gamma} and tau is {tau}; gamma must lie in [0, 1] and tau be 0 or more"));
+        }
+        let p = DMatrix::from_fn(s, s, |i, j| transition[i][j]);
+        let (mut models, mut seen, mut model_of) = (Vec::new(), Vec::<&Table>::new(), Vec::new());
+        if features.len() != n && features.len() != 1 {
+            return Err(format!("features are given for {} agents; 1 or {n} are needed", features.len()));
+        }
+        for i in 0..n {
+            let table = features[i.min(features.len() - 1)];
+            let at = seen.iter().position(|t| std::ptr::eq(*t, table)).unwrap_or_else(|| {
+                seen.push(table);
+                seen.len() - 1
+            });
+            if at == models.len() {
+                shape("features", table, s, d)?;
+                let phi = DMatrix::from_fn(s, d, |i, j| table[i][j]);
+                let m = gamma * &p * &phi;
+                models.push(Model { packed: Packed::new(&phi, &m), phi, m });
+            }
+            model_of.push(at);
+        }
+        let mut problem = PolicyEvaluation {
+            models,
+            model_of,
+            rewards: Rows::from_vectors(rewards),
+            tau,
+            f_weight: 1.0 / s as f64,
+            g_weight: 1.0,
+            noise: vec![0.0; s],
+            norms: transition.iter().map(|row| row.iter().map(|p| p * p).sum::<f64>().sqrt()).collect(),
+            seed: 0,
+            exact: Exact { h: DMatrix::zeros(d, d), b: DVector::zeros(d), c: 0.0, solution: DVector::zeros(d) },
+        };
+        problem.solve()?;
+        Ok(problem)
+    }
+
+    /// The reading that reproduces the paper's table: f_weight = 1, g_weight = ½ (to be used with the normalised penalty).
+    pub fn normalised(self) -> Self {
+        self.weights(1.0, 0.5)
+    }
+
+    /// Other factors of ½‖Φx − y‖² in f and of ‖y − r − γPΦx‖² in g.
+    pub fn weights(mut self, f_weight: f64, g_weight: f64) -> Self {
+        (self.f_weight, self.g_weight) = (f_weight, g_weight);
+        self.solve().expect("only weights have changed");
+        self
+    }
+
+    /// Another regulariser.
+    pub fn tau(mut self, tau: f64) -> Result<Self, String> {
+        self.tau = tau;
+        self.solve()?;
+        Ok(self)
+    }
+
+    /// Observation noise: the same draw for x, y and z of one agent and iteration.
+    pub fn noise(mut self, omega: f64, on: NoiseOn, seed: u64) -> Self {
+        self.seed = seed;
+        self.noise = match on {
+            NoiseOn::State => vec![omega; self.states()],
+            NoiseOn::Transition => self.norms.iter().map(|norm| omega * norm).collect(),
+        };
+        self
+    }
+
+    /// Number of states.
+    pub fn states(&self) -> usize {
+        self.rewards.width()
+    }
+
+    /// Number of features.
+    pub fn features(&self) -> usize {
+        self.models[0].phi.ncols()
+    }
+
+    /// x*, the minimiser of F(x, y*(x)).
+    pub fn solution(&self) -> &[f64] {
+        self.exact.solution.as_slice()
+    }
+
+    /// ‖x − x*‖ / ‖x*‖.
+    pub fn relative_error(&self, x: &[f64]) -> f64 {
+        let e: f64 = x.iter().zip(self.solution()).map(|(a, b)| (a - b) * (a - b)).sum();
+        (e / self.exact.solution.norm_squared()).sqrt()
+    }
+
+    /// F(x, y*(x)).
+    pub fn objective(&self, x: &[f64]) -> f64 {
+        let x = DVector::from_column_slice(x);
+        0.5 * x.dot(&(&self.exact.h * &x)) - self.exact.b.dot(&x) + self.exact.c
+    }
+
+    /// ∇F(x, y*(x)), exactly.
+    pub fn hypergradient(&self, x: &[f64]) -> Vec<f64> {
+        (&self.exact.h * DVector::from_column_slice(x) - &self.exact.b).as_slice().to_vec()
+    }
+
+    /// The largest singular value of M = γPΦ (of the mean M if agents differ): what the steps' instability condition needs.
+    pub fn sigma_max(&self) -> f64 {
+        self.mean(|i| self.models[self.model_of[i]].m.clone()).singular_values().max()
+    }
+
+    /// The largest eigenvalue of F*'s Hessian.
+    pub fn largest_curvature(&self) -> f64 {
+        self.exact.h.clone().symmetric_eigenvalues().max()
+    }
+
+    /// g's strong-convexity and smoothness constant in y.
+    pub fn g_curvature(&self) -> f64 {
+        2.0 * self.g_weight
+    }
+
+    /// x_λ, the fixed point of FAB with penalty λ: the minimiser over x of min_y f + λ(g − min_z g).
+    pub fn penalty_solution(&self, lambda: f64) -> Vec<f64> {
+        let (r, m) = (self.mean_reward(), self.mean(|i| self.models[self.model_of[i]].m.clone()));
+        let phi = self.mean(|i| self.models[self.model_of[i]].phi.clone());
+        let phi2 = self.mean(|i| {
+            let phi = &self.models[self.model_of[i]].phi;
+            phi.transpose() * phi
+        });
+        let (f, g) = (self.f_weight, 2.0 * lambda * self.g_weight);
+        // y_λ = (f Φ̄x + g(r̄ + M̄x)) / (f + g); the gradient in x is f·mean Φᵀ(Φx − y_λ) + τx − g M̄ᵀ(y_λ − r̄ − M̄x).
+        let (y1, y0) = ((&phi * f + &m * g) / (f + g), &r * (g / (f + g)));
+        let h = &phi2 * f - phi.transpose() * &y1 * f + DMatrix::identity(self.features(), self.features()) * self.tau
+            - m.transpose() * (&y1 - &m) * g;
+        let b = phi.transpose() * &y0 * f + m.transpose() * (&y0 - &r) * g;
+        h.lu().solve(&b).expect("positive definite like F*").as_slice().to_vec()
+    }
+
+    fn mean_reward(&self) -> DVector<f64> {
+        DVector::from_vec(self.rewards.mean())
+    }
+
+    fn mean(&self, of: impl Fn(usize) -> DMatrix<f64>) -> DMatrix<f64> {
+        let n = self.model_of.len();
+        (1..n).fold(of(0), |sum, i| sum + of(i)) / n as f64
+    }
+
+    /// y*(x) = r̄ + M̄x, hence F*(x) = f_weight/2 · mean ‖(Φ_i − M̄)x − r̄‖² + τ/2 ‖x‖².
+    fn solve(&mut self) -> Result<(), String> {
+        let (r, m, d) = (self.mean_reward(), self.mean(|i| self.models[self.model_of[i]].m.clone()), self.features());
+        let residual = |i: usize| &self.models[self.model_of[i]].phi - &m;
+        let h = self.mean(|i| residual(i).transpose() * residual(i)) * self.f_weight + DMatrix::identity(d, d) * self.tau;
+        let b = self.mean(residual).transpose() * &r * self.f_weight;
+        let solution = h.clone().cholesky().map(|c| c.solve(&b));
+        let solution = solution.ok_or("the objective is not strongly convex: tau must be above 0")?;
+        self.exact = Exact { c: 0.5 * self.f_weight * r.norm_squared(), h, b, solution };
+        Ok(())
+    }
+
+    /// Rewards of one agent with the noise of iteration `k`.
+    fn observed<'a>(&'a self, agent: usize, k: usize, buffer: &'a mut Buffer) -> &'a [f64] {
+        let rewards = self.rewards.row(agent);
+        if self.noise[0] == 0.0 {
+            return rewards;
+        }
+        let mut r = stream(self.seed, Purpose::Noise, agent as u64, k as u64);
+        let out = buffer.of(rewards.len());
+        for ((o, r0), deviation) in out.iter_mut().zip(rewards).zip(&self.noise) {
+            *o = r0 + deviation * r.sample::<f64, _>(StandardNormal);
+        }
+        out
+    }
+}
+
+/// Numbers on the stack for the usual sizes, on the heap beyond.
+struct Buffer {
+    small: [f64; 64],
+    large: Vec<f64>,
+}
+
+impl Buffer {
+    fn new() -> Self {
+        Buffer { small: [0.0; 64], large: Vec::new() }
+    }
+
+    fn of(&mut self, len: usize) -> &mut [f64] {
+        if len <= self.small.len() {
+            return &mut self.small[..len];
+        }
+        self.large.resize(len, 0.0);
+        &mut self.large
+    }
+}
+
+impl Packed {
+    fn new(phi: &DMatrix<f64>, m: &DMatrix<f64>) -> Self {
+        let (states, features) = phi.shape();
+        let groups = states / LANES + usize::from(!states.is_multiple_of(LANES));
+        let offsets: Vec<usize> = if states < LANES { Vec::new() } else { (0..groups).map(|g| (g * LANES).min(states - LANES)).collect() };
+        let (mut forward, mut reduce) = (Vec::new(), Vec::new());
+        for q in 0..features {
+            for (g, offset) in offsets.iter().enumerate() {
+                let both = [phi, m].map(|t| std::array::from_fn(|l| t[(offset + l, q)]));
+                forward.push(both);
+                reduce.push(both.map(|t| std::array::from_fn(|l| if offset + l < g * LANES { 0.0 } else { t[l] })));
+            }
+        }
+        Packed { offsets, forward, reduce }
+    }
+}
+
+/// The factors of one call: residual of f, residual of g, regulariser.
+#[derive(Clone, Copy)]
+struct Factors {
+    f: f64,
+    g: f64,
+    tau: f64,
+}
+
+#[inline(always)]
+fn eight(from: &[f64], at: usize) -> [f64; LANES] {
+    from[at..at + LANES].try_into().expect("eight numbers")
+}
+
+/// A sum over lanes in a fixed order.
+#[inline(always)]
+fn across(v: [f64; LANES]) -> f64 {
+    ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]))
+}
+
+/// All of one agent's directions in one pass over its features; `G` groups of eight states at a time stay in registers.
+#[inline(always)]
+fn directions_of_groups<const G: usize>(packed: &Packed, first: usize, c: Factors, r: &[f64], v: [&[f64]; 3], d: [&mut [f64]; 3]) {
+    let ([x, y, z], [dx, dy, dz], groups) = (v, d, packed.offsets.len());
+    let (mut px, mut mx) = ([[0.0; LANES]; G], [[0.0; LANES]; G]);
+    for (q, x) in x.iter().enumerate() {
+        let tables: &[_; G] = packed.forward[q * groups + first..][..G].try_into().expect("G groups");
+        for g in 0..G {
+            for l in 0..LANES {
+                px[g][l] += tables[g][0][l] * x;
+                mx[g][l] += tables[g][1][l] * x;
+            }
+        }
+    }
+    let (mut e, mut gap) = ([[0.0; LANES]; G], [[0.0; LANES]; G]);
+    for g in 0..G {
+        let at = packed.offsets[first + g];
+        let (y, z, r) = (eight(y, at), eight(z, at), eight(r, at));
+        let (mut to_y, mut to_z) = ([0.0; LANES], [0.0; LANES]);
+        for l in 0..LANES {
+            let target = r[l] + mx[g][l];
+            e[g][l] = c.f * (px[g][l] - y[l]);
+            gap[g][l] = c.g * (z[l] - y[l]);
+            to_y[l] = c.g * (y[l] - target) - e[g][l];
+            to_z[l] = c.g * (z[l] - target);
+        }
+        dy[at..at + LANES].copy_from_slice(&to_y);
+        dz[at..at + LANES].copy_from_slice(&to_z);
+    }
+    for (q, dx) in dx.iter_mut().enumerate() {
+        let tables: &[_; G] = packed.reduce[q * groups + first..][..G].try_into().expect("G groups");
+        let mut sum = [0.0; LANES];
+        for g in 0..G {
+            for l in 0..LANES {
+                sum[l] += e[g][l] * tables[g][0][l] + gap[g][l] * tables[g][1][l];
+            }
+        }
+        *dx += across(sum);
+    }
+}
+
+for_each_cpu! {
+    /// All of one agent's directions.
+    fn directions_of_agent<_T: Real>(packed: &Packed, c: Factors, r: &[f64], v: [&[f64]; 3], d: [&mut [f64]; 3]) {
+        let [dx, dy, dz] = d;
+        for (d, x) in dx.iter_mut().zip(v[0]) {
+            *d = c.tau * x;
+        }
+        let mut first = 0;
+        while first < packed.offsets.len() {
+            let d = [&mut *dx, &mut *dy, &mut *dz];
+            let groups = (packed.offsets.len() - first).min(4);
+            match groups {
+                1 => directions_of_groups::<1>(packed, first, c, r, v, d),
+                2 => directions_of_groups::<2>(packed, first, c, r, v, d),
+                3 => directions_of_groups::<3>(packed, first, c, r, v, d),
+                _ => directions_of_groups::<4>(packed, first, c, r, v, d),
+            }
+            first += groups;
+        }
+    }
+}
+
+impl Bilevel<f64> for PolicyEvaluation {
+    fn agents(&self) -> usize {
+        self.model_of.len()
+    }
+
+    fn upper(&self) -> Upper {
+        Upper::Shared(self.features())
+    }
+
+    fn lower(&self) -> usize {
+        self.states()
+    }
+
+    fn grad_f(&self, agent: usize, _k: usize, x: &[f64], y: &[f64], gx: &mut [f64], gy: &mut [f64]) {
+        let phi = &self.models[self.model_of[agent]].phi;
+        gx.iter_mut().zip(x).for_each(|(g, x)| *g = self.tau * x);
+        for s in 0..y.len() {
+            let e = self.f_weight * ((0..x.len()).map(|q| phi[(s, q)] * x[q]).sum::<f64>() - y[s]);
+            (0..x.len()).for_each(|q| gx[q] += e * phi[(s, q)]);
+            gy[s] = -e;
+        }
+    }
+
+    fn grad_g(&self, agent: usize, k: usize, x: &[f64], y: &[f64], gx: &mut [f64], gy: &mut [f64]) {
+        let m = &self.models[self.model_of[agent]].m;
+        let mut buffer = Buffer::new();
+        let r = self.observed(agent, k, &mut buffer);
+        gx.fill(0.0);
+        for s in 0..y.len() {
+            let e = 2.0 * self.g_weight * (y[s] - r[s] - (0..x.len()).map(|q| m[(s, q)] * x[q]).sum::<f64>());
+            (0..x.len()).for_each(|q| gx[q] -= e * m[(s, q)]);
+            gy[s] = e;
+        }
+    }
+
+    fn penalty_directions(&self, at: At<'_>, penalty: Penalty, v: &Stack<f64, 3>, d: &mut Stack<f64, 3>) {
+        let c = Factors { f: penalty.f * self.f_weight, g: 2.0 * penalty.g * self.g_weight, tau: penalty.f * self.tau };
+        if self.states() < LANES {
+            return super::penalty_directions_by_agent(self, at, penalty, v, d);
+        }
+        d.for_each_row(at.threads, 16, |_, row, d| {
+            let (agent, mut buffer) = (at.owned[row], Buffer::new());
+            let rewards = self.observed(agent, at.k, &mut buffer);
+            directions_of_agent::<f64>(&self.models[self.model_of[agent]].packed, c, rewards, v.row(row), d);
+        });
+    }
+
+    fn second_order(&self) -> Option<&dyn SecondOrder<f64>> {
+        Some(self)
+    }
+
+    fn single_level(&self) -> Option<&dyn SingleLevel<f64>> {
+        Some(self)
+    }
+
+    fn metrics(&self, x: &[f64], _y: Option<&[f64]>) -> Vec<(&'static str, f64)> {
+        let gradient = self.hypergradient(x).iter().map(|g| g * g).sum::<f64>().sqrt();
+        vec![("relative_error", self.relative_error(x)), ("objective", self.objective(x)), ("hypergradient", gradient)]
+    }
+}
+
+impl SecondOrder<f64> for PolicyEvaluation {
+    fn yy(&self, _agent: usize, _k: usize, _x: &[f64], _y: &[f64], v: &[f64], out: &mut [f64]) {
+        out.iter_mut().zip(v).for_each(|(o, v)| *o = 2.0 * self.g_weight * v);
+    }
+
+    fn xy(&self, agent: usize, _k: usize, _x: &[f64], _y: &[f64], v: &[f64], out: &mut [f64]) {
+        let m = &self.models[self.model_of[agent]].m;
+        for (q, o) in out.iter_mut().enumerate() {
+            *o = -2.0 * self.g_weight * (0..v.len()).map(|s| m[(s, q)] * v[s]).sum::<f64>();
+        }
+    }
+}
+
+impl SingleLevel<f64> for PolicyEvaluation {
+    fn agents(&self) -> usize {
+        self.model_of.len()
+    }
+
+    fn width(&self) -> usize {
+        self.features()
+    }
+
+    /// F_i(x) = f_weight/2 ‖(Φ − γPΦ)x − r_i‖² + τ/2 ‖x‖².
+    fn gradients(&self, at: At<'_>, x: &Stack<f64, 1>, d: &mut Stack<f64, 1>) {
+        d.for_each_row(at.threads, 16, |_, row, [d]| {
+            let (agent, [x]) = (at.owned[row], x.row(row));
+            let Model { phi, m, .. } = &self.models[self.model_of[agent]];
+            let mut buffer = Buffer::new();
+            let r = self.observed(agent, at.k, &mut buffer);
+            d.iter_mut().zip(x).for_each(|(d, x)| *d = self.tau * x);
+            for s in 0..r.len() {
+                let e = self.f_weight * ((0..x.len()).map(|q| (phi[(s, q)] - m[(s, q)]) * x[q]).sum::<f64>() - r[s]);
+                (0..x.len()).for_each(|q| d[q] += e * (phi[(s, q)] - m[(s, q)]));
+            }
+        });
+    }
+}

@@ -1,0 +1,206 @@
+//! A general quadratic bilevel problem with closed forms, for tests and for learning what an algorithm does.
+//!
+//! f_i(x,y) = ½xᵀPᵢx + ½yᵀQᵢy + xᵀSᵢy + pᵢᵀx + qᵢᵀy and g_i(x,y) = ½yᵀHᵢy + xᵀCᵢy + hᵢᵀy, with Hᵢ positive definite.
+use super::{At, Bilevel, SecondOrder, SingleLevel};
+use crate::rng::{Purpose, stream};
+use crate::rows::{Stack, Upper};
+use nalgebra::{DMatrix, DVector};
+use rand::RngExt;
+
+/// One agent's matrices.
+#[derive(Clone, Debug)]
+struct Local {
+    p: DMatrix<f64>,
+    q: DMatrix<f64>,
+    s: DMatrix<f64>,
+    h: DMatrix<f64>,
+    c: DMatrix<f64>,
+    p0: DVector<f64>,
+    q0: DVector<f64>,
+    h0: DVector<f64>,
+}
+
+/// A quadratic bilevel problem.
+#[derive(Clone, Debug)]
+pub struct Quadratic {
+    locals: Vec<Local>,
+    mean: Local,
+}
+
+impl Quadratic {
+    /// Random matrices, different for each agent; with `indefinite`, the agents' Pᵢ and Qᵢ need not be positive definite.
+    pub fn random(agents: usize, dx: usize, dy: usize, seed: u64, indefinite: bool) -> Self {
+        let locals: Vec<Local> = (0..agents)
+            .map(|i| {
+                let mut r = stream(seed, Purpose::Instance, i as u64, 0);
+                let mut table = |rows, columns| DMatrix::from_fn(rows, columns, |_, _| r.random_range(-1.0..1.0));
+                let square = |m: DMatrix<f64>, floor: f64| {
+                    let n = m.nrows();
+                    &m * m.transpose() / n as f64 + DMatrix::identity(n, n) * floor
+                };
+                let tilt = if indefinite { 0.5 } else { 0.0 };
+                let mut sym = |n: usize| {
+                    let m = table(n, n);
+                    (&m + m.transpose()) * tilt
+                };
+                let (px, qy) = (sym(dx), sym(dy));
+                Local {
+                    p: square(table(dx, dx), 0.5) + px,
+                    q: square(table(dy, dy), 0.5) + qy,
+                    s: table(dx, dy) * 0.2,
+                    h: square(table(dy, dy), 1.0),
+                    c: table(dx, dy) * 0.5,
+                    p0: table(dx, 1).column(0).into_owned(),
+                    q0: table(dy, 1).column(0).into_owned(),
+                    h0: table(dy, 1).column(0).into_owned(),
+                }
+            })
+            .collect();
+        let n = agents as f64;
+        let sum = |of: fn(&Local) -> &DMatrix<f64>| locals[1..].iter().fold(of(&locals[0]).clone(), |a, l| a + of(l)) / n;
+        let sum0 = |of: fn(&Local) -> &DVector<f64>| locals[1..].iter().fold(of(&locals[0]).clone(), |a, l| a + of(l)) / n;
+        let mean = Local {
+            p: sum(|l| &l.p),
+            q: sum(|l| &l.q),
+            s: sum(|l| &l.s),
+            h: sum(|l| &l.h),
+            c: sum(|l| &l.c),
+            p0: sum0(|l| &l.p0),
+            q0: sum0(|l| &l.q0),
+            h0: sum0(|l| &l.h0),
+        };
+        Quadratic { locals, mean }
+    }
+
+    fn shape(&self) -> (usize, usize) {
+        self.mean.s.shape()
+    }
+
+    /// The lower solution map y*(x) = −H⁻¹(Cᵀx + h).
+    pub fn lower_solution(&self, x: &[f64]) -> Vec<f64> {
+        let m = &self.mean;
+        let rhs = m.c.transpose() * DVector::from_column_slice(x) + &m.h0;
+        (-m.h.clone().cholesky().expect("positive definite").solve(&rhs)).as_slice().to_vec()
+    }
+
+    /// ∇F(x, y*(x)).
+    pub fn hypergradient(&self, x: &[f64]) -> Vec<f64> {
+        let m = &self.mean;
+        let (xv, y) = (DVector::from_column_slice(x), DVector::from_vec(self.lower_solution(x)));
+        let fx = &m.p * &xv + &m.s * &y + &m.p0;
+        let fy = &m.q * &y + m.s.transpose() * &xv + &m.q0;
+        let v = m.h.clone().cholesky().expect("positive definite").solve(&fy);
+        (fx - &m.c * v).as_slice().to_vec()
+    }
+
+    /// F(x, y*(x)).
+    pub fn objective(&self, x: &[f64]) -> f64 {
+        let m = &self.mean;
+        let (x, y) = (DVector::from_column_slice(x), DVector::from_vec(self.lower_solution(x)));
+        0.5 * x.dot(&(&m.p * &x)) + 0.5 * y.dot(&(&m.q * &y)) + x.dot(&(&m.s * &y)) + m.p0.dot(&x) + m.q0.dot(&y)
+    }
+
+    /// The stationary point of F(x, y*(x)), by solving the linear system that the hypergradient is.
+    pub fn solution(&self) -> Vec<f64> {
+        self.root(|x| self.hypergradient(x))
+    }
+
+    /// The stationary point of min_y f + λ(g − min_z g).
+    pub fn penalty_solution(&self, lambda: f64) -> Vec<f64> {
+        let m = &self.mean;
+        self.root(|x| {
+            let xv = DVector::from_column_slice(x);
+            let z = DVector::from_vec(self.lower_solution(x));
+            let lhs = &m.q + &m.h * lambda;
+            let rhs = m.s.transpose() * &xv + &m.q0 + (m.c.transpose() * &xv + &m.h0) * lambda;
+            let y = -lhs.lu().solve(&rhs).expect("λ is large enough");
+            (&m.p * &xv + &m.s * &y + &m.p0 + &m.c * (y - z) * lambda).as_slice().to_vec()
+        })
+    }
+
+    /// The root of an affine map.
+    fn root(&self, map: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
+        let n = self.shape().0;
+        let b = DVector::from_vec(map(&vec![0.0; n]));
+        let column = |j: usize| DVector::from_vec(map(&(0..n).map(|i| f64::from(u8::from(i == j))).collect::<Vec<_>>())) - &b;
+        let a = DMatrix::from_columns(&(0..n).map(column).collect::<Vec<_>>());
+        (-a.lu().solve(&b).expect("one stationary point")).as_slice().to_vec()
+    }
+}
+
+fn write(out: &mut [f64], v: DVector<f64>) {
+    out.copy_from_slice(v.as_slice());
+}
+
+impl Bilevel<f64> for Quadratic {
+    fn agents(&self) -> usize {
+        self.locals.len()
+    }
+
+    fn upper(&self) -> Upper {
+        Upper::Shared(self.shape().0)
+    }
+
+    fn lower(&self) -> usize {
+        self.shape().1
+    }
+
+    fn grad_f(&self, agent: usize, _k: usize, x: &[f64], y: &[f64], gx: &mut [f64], gy: &mut [f64]) {
+        let (l, x, y) = (&self.locals[agent], DVector::from_column_slice(x), DVector::from_column_slice(y));
+        write(gx, &l.p * &x + &l.s * &y + &l.p0);
+        write(gy, &l.q * &y + l.s.transpose() * &x + &l.q0);
+    }
+
+    fn grad_g(&self, agent: usize, _k: usize, x: &[f64], y: &[f64], gx: &mut [f64], gy: &mut [f64]) {
+        let (l, x, y) = (&self.locals[agent], DVector::from_column_slice(x), DVector::from_column_slice(y));
+        write(gx, &l.c * &y);
+        write(gy, &l.h * &y + l.c.transpose() * &x + &l.h0);
+    }
+
+    fn second_order(&self) -> Option<&dyn SecondOrder<f64>> {
+        Some(self)
+    }
+
+    fn single_level(&self) -> Option<&dyn SingleLevel<f64>> {
+        Some(self)
+    }
+
+    fn metrics(&self, x: &[f64], _y: Option<&[f64]>) -> Vec<(&'static str, f64)> {
+        let best = self.solution();
+        let norm = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
+        let gap: Vec<f64> = x.iter().zip(&best).map(|(a, b)| a - b).collect();
+        vec![
+            ("relative_error", norm(&gap) / norm(&best)),
+            ("objective", self.objective(x)),
+            ("hypergradient", norm(&self.hypergradient(x))),
+        ]
+    }
+}
+
+impl SecondOrder<f64> for Quadratic {
+    fn yy(&self, agent: usize, _k: usize, _x: &[f64], _y: &[f64], v: &[f64], out: &mut [f64]) {
+        write(out, &self.locals[agent].h * DVector::from_column_slice(v));
+    }
+
+    fn xy(&self, agent: usize, _k: usize, _x: &[f64], _y: &[f64], v: &[f64], out: &mut [f64]) {
+        write(out, &self.locals[agent].c * DVector::from_column_slice(v));
+    }
+}
+
+/// The single-level objective is f_i(x, 0): a quadratic that differs between agents.
+impl SingleLevel<f64> for Quadratic {
+    fn agents(&self) -> usize {
+        self.locals.len()
+    }
+
+    fn width(&self) -> usize {
+        self.shape().0
+    }
+
+    fn gradients(&self, at: At<'_>, x: &Stack<f64, 1>, d: &mut Stack<f64, 1>) {
+        d.for_each_row(at.threads, 1, |_, row, [d]| {
+            let l = &self.locals[at.owned[row]];
+            write(d, &l.p * DVector::from_column_slice(x.row(row)[0]) + &l.p0);
+        });
+    }
+}
