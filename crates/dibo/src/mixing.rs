@@ -311,7 +311,9 @@ mod tests {
         assert_eq!((m.a(1, 0), m.a(1, 1), m.b(1, 0), m.b(0, 0), m.a(2, 1)), (0.1, 0.9, 0.1, 0.9, 0.5));
         assert_eq!(m.smallest(), (0.1, 0.1));
         let good = vec![vec![0.5, 0.5], vec![0.25, 0.75]];
-        assert!(Sequence::given(vec![(good.clone(), good.clone())]).err().unwrap().contains("not column-stochastic: column 0 sums to 0.75"));
+        assert!(
+            Sequence::given(vec![(good.clone(), good.clone())]).err().unwrap().contains("not column-stochastic: column 0 sums to 0.75")
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The network: one verb, [`Network::round`], by which agents pull decision variables and push trackers; and the simulator.
 use crate::mixing::{Mixing, Sequence};
-use crate::rows::{Disjoint, LANES, Minus, Part, Real, Rows, Threads, mix_rows};
+use crate::rows::{Buffer, Disjoint, LANES, Pair, Part, Real, Rows, Threads, push_pull_rows, push_rows};
 
 /// One variable's exchange in a round. With `pull`, the decision variable becomes `A·v − η∘t` where t is `push` **before** the
 /// round; `push` becomes `B·t − minus`.
@@ -70,7 +70,7 @@ pub struct Simulator<T> {
     /// The mixings of a sequence that repeats, made once; else one that is made anew.
     made: Vec<Option<Mixing<T>>>,
     /// Old rows while new ones are written: whole stacks where they are small, else a panel of columns per thread.
-    scratch: Vec<Vec<T>>,
+    scratch: Vec<Buffer<T>>,
 }
 
 /// Below this many bytes a stack is mixed as a whole, split over threads by rows; above it, panel by panel.
@@ -87,7 +87,7 @@ impl<T: Real> Simulator<T> {
         Simulator {
             owned: (0..sequence.agents()).collect(),
             made: (0..kept).map(|_| None).collect(),
-            scratch: vec![Vec::new(); 2 * threads.count()],
+            scratch: vec![Buffer::new(64); 2 * threads.count()],
             traffic: Traffic::default(),
             sequence,
             threads,
@@ -139,11 +139,15 @@ impl<T: Real> Network<T> for Simulator<T> {
     }
 }
 
-fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Vec<T>], lane: &mut Lane<'_, T>) {
+fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffer<T>], lane: &mut Lane<'_, T>) {
     let (n, stride) = (lane.push.count(), lane.push.stride());
     assert!(lane.pull.as_ref().is_none_or(|(v, _)| v.count() == n && v.stride() == stride), "pulled and pushed rows have one shape");
     let (csr, a, b) = (mixing.graph.csr(), mixing.a.weights(), mixing.b.weights());
-    let minus = lane.minus.map_or(Minus::Nothing, |d| Minus::Rows(d.data()));
+    let minus = lane.minus.map_or(&[] as &[T], |d| d.data());
+    let mix = |v: Option<&(Disjoint<T>, &[T])>, t: &Disjoint<T>, part: Part, old_v: &[T], old_t: &[T]| match v {
+        Some((v, eta)) => push_pull_rows(Pair { v, t }, part, Pair { v: old_v, t: old_t }, csr, a, b, eta, minus),
+        None => push_rows(t, part, old_t, csr, b, minus),
+    };
     if lane.push.bytes() <= WHOLE {
         // Swap the stacks with the scratch, which then holds the old values, and write every row anew.
         let [old_v, old_t] = scratch.first_chunk_mut().expect("two at least");
@@ -154,15 +158,11 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Vec<T
         let t = Disjoint::new(lane.push.data_mut());
         let v = lane.pull.as_mut().map(|(v, eta)| {
             std::mem::swap(v.data_mut(), old_v);
-            (Disjoint::new(v.data_mut()), Minus::Scaled(eta, old_t))
+            (Disjoint::new(v.data_mut()), *eta)
         });
         let work = csr.from.len() * (stride / LANES) / n.max(1);
         threads.ranges(n, LEAST / work.max(1), |_, rows| {
-            let part = Part { rows, columns: 0..stride, stride, source_stride: stride };
-            if let Some((v, step)) = &v {
-                mix_rows(v, part.clone(), old_v, csr, a, *step);
-            }
-            mix_rows(&t, part, old_t, csr, b, minus);
+            mix(v.as_ref(), &t, Part { rows, columns: 0..stride, stride, source_stride: stride }, old_v, old_t);
         });
     } else {
         // Panel by panel: copy the old columns of all rows, then write them in place.
@@ -175,8 +175,7 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Vec<T
             let [old_v, old_t] = (unsafe { old.get(2 * thread..2 * thread + 2) }) else { return };
             for panel in panels {
                 let columns = panel * width..((panel + 1) * width).min(stride);
-                let part = Part { rows: 0..n, columns: columns.clone(), stride, source_stride: columns.len() };
-                let save = |rows: &Disjoint<T>, old: &mut Vec<T>| {
+                let save = |rows: &Disjoint<T>, old: &mut Buffer<T>| {
                     old.resize(n * columns.len(), T::ZERO);
                     for (i, to) in old.chunks_exact_mut(columns.len()).enumerate() {
                         // SAFETY: the columns of different threads do not overlap.
@@ -184,11 +183,11 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Vec<T
                     }
                 };
                 save(&t, old_t);
-                if let Some((v, eta)) = &v {
+                if let Some((v, _)) = &v {
                     save(v, old_v);
-                    mix_rows(v, part.clone(), old_v, csr, a, Minus::Scaled(eta, old_t));
                 }
-                mix_rows(&t, part, old_t, csr, b, minus);
+                let part = Part { rows: 0..n, columns: columns.clone(), stride, source_stride: columns.len() };
+                mix(v.as_ref(), &t, part, old_v, old_t);
             }
         });
     }
@@ -256,7 +255,8 @@ mod tests {
     fn push_sum_of_one_is_one_and_a_pull_keeps_constants() {
         let mut network: Simulator<f64> = Simulator::new(Sequence::uniform(ErdosRenyi::new(9, 0.3, 4, true)), Threads::one());
         let ones = Rows::from_vectors(&vec![[3.5]; 9]);
-        let (mut constant, mut u, mut w, mut nothing) = (ones.clone(), ones.clone(), Rows::from_vectors(&vec![[1.0]; 9]), Rows::zeros(9, 1));
+        let (mut constant, mut u, mut w, mut nothing) =
+            (ones.clone(), ones.clone(), Rows::from_vectors(&vec![[1.0]; 9]), Rows::zeros(9, 1));
         let (mut averaged, mut zero) = (Rows::<f64>::from_vectors(&(0..9).map(|i| [i as f64]).collect::<Vec<_>>()), Rows::zeros(9, 1));
         for k in 0..200 {
             let pull = Lane { pull: Some((&mut constant, &[0.0; 8])), push: &mut nothing, minus: None };

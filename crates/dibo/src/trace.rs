@@ -77,7 +77,11 @@ pub fn mixing(graphs: &[Graph], n: usize) -> Result<Sequence, String> {
     }
     if graphs.iter().all(|g| g.a.is_some() && g.b.is_some() && g.edges.is_none()) {
         let sequence = Sequence::given(graphs.iter().filter_map(|g| Some((g.a.clone()?, g.b.clone()?))).collect())?;
-        return if sequence.agents() == n { Ok(sequence) } else { Err(format!("matrices are for {} agents, the problem has {n}", sequence.agents())) };
+        return if sequence.agents() == n {
+            Ok(sequence)
+        } else {
+            Err(format!("matrices are for {} agents, the problem has {n}", sequence.agents()))
+        };
     }
     let mut all = Vec::new();
     for (number, graph) in graphs.iter().enumerate() {

@@ -21,7 +21,13 @@ pub struct PushPullState<T> {
 }
 
 impl Method for PushPull {
-    fn begin<T: Real>(&self, x: Stack<T, 1>, _blocks: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) -> Box<dyn Descent<T>> {
+    fn begin<T: Real>(
+        &self,
+        x: Stack<T, 1>,
+        _blocks: usize,
+        network: &mut dyn Network<T>,
+        oracle: &mut Oracle<'_, T>,
+    ) -> Box<dyn Descent<T>> {
         let mut rows = Tracked::new(x);
         oracle(network, 0, &rows.v, &mut rows.d);
         rows.absorb(network);

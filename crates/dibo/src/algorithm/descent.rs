@@ -13,7 +13,13 @@ pub type Oracle<'a, T> = dyn FnMut(&mut dyn Network<T>, usize, &Stack<T, 1>, &mu
 /// Parameters of a method that moves one variable.
 pub trait Method: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Prepares its state at `x`. A method with memory of past gradients keeps one for each of `blocks` parts of the data.
-    fn begin<T: Real>(&self, x: Stack<T, 1>, blocks: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) -> Box<dyn Descent<T>>;
+    fn begin<T: Real>(
+        &self,
+        x: Stack<T, 1>,
+        blocks: usize,
+        network: &mut dyn Network<T>,
+        oracle: &mut Oracle<'_, T>,
+    ) -> Box<dyn Descent<T>>;
     /// Says which parameter is out of range.
     fn check(&self) -> Result<(), String>;
     /// The step at iteration k.

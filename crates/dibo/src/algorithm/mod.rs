@@ -19,8 +19,8 @@ mod tracking;
 
 use crate::network::Network;
 use crate::problem::{At, Bilevel, Start};
-use crate::rows::{Real, Rows, Stack};
 pub use crate::rows::View;
+use crate::rows::{Real, Rows, Stack};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -25,7 +25,13 @@ pub struct PushAsgdState<T> {
 }
 
 impl Method for PushAsgd {
-    fn begin<T: Real>(&self, x: Stack<T, 1>, _blocks: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) -> Box<dyn Descent<T>> {
+    fn begin<T: Real>(
+        &self,
+        x: Stack<T, 1>,
+        _blocks: usize,
+        network: &mut dyn Network<T>,
+        oracle: &mut Oracle<'_, T>,
+    ) -> Box<dyn Descent<T>> {
         let (before, old) = (x.clone(), x.clone());
         Box::new(PushAsgdState { method: self.clone(), rows: TrackedPushSum::new(x, network, oracle), before, old })
     }

@@ -55,7 +55,13 @@ pub struct PushDigingState<T> {
 }
 
 impl Method for PushDiging {
-    fn begin<T: Real>(&self, x: Stack<T, 1>, _blocks: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) -> Box<dyn Descent<T>> {
+    fn begin<T: Real>(
+        &self,
+        x: Stack<T, 1>,
+        _blocks: usize,
+        network: &mut dyn Network<T>,
+        oracle: &mut Oracle<'_, T>,
+    ) -> Box<dyn Descent<T>> {
         Box::new(PushDigingState { eta: self.eta, rows: TrackedPushSum::new(x, network, oracle) })
     }
 

@@ -34,7 +34,13 @@ pub struct PushSagaState<T> {
 }
 
 impl Method for PushSaga {
-    fn begin<T: Real>(&self, x: Stack<T, 1>, blocks: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) -> Box<dyn Descent<T>> {
+    fn begin<T: Real>(
+        &self,
+        x: Stack<T, 1>,
+        blocks: usize,
+        network: &mut dyn Network<T>,
+        oracle: &mut Oracle<'_, T>,
+    ) -> Box<dyn Descent<T>> {
         let gradient = x.clone();
         let rows = TrackedPushSum::new(x, network, oracle);
         // The table starts with the first gradient everywhere, so that no block begins from nothing.
@@ -86,7 +92,14 @@ impl<T: Real> Descent<T> for PushSagaState<T> {
 }
 
 /// d = ∇F_block(x) − table[block] + mean(table), then table[block] = ∇F_block(x).
-fn estimate<T: Real>(k: usize, gradient: &Stack<T, 1>, table: &mut [Rows<T>], mean: &mut Rows<T>, d: &mut Stack<T, 1>, network: &dyn Network<T>) {
+fn estimate<T: Real>(
+    k: usize,
+    gradient: &Stack<T, 1>,
+    table: &mut [Rows<T>],
+    mean: &mut Rows<T>,
+    d: &mut Stack<T, 1>,
+    network: &dyn Network<T>,
+) {
     let (threads, share) = (network.threads(), T::ONE / T::of(table.len() as f64));
     let old = &mut table[k % table.len()];
     d.shared.copy_from(&gradient.shared);

@@ -22,7 +22,13 @@ pub struct PushSgdState<T> {
 }
 
 impl Method for PushSgd {
-    fn begin<T: Real>(&self, x: Stack<T, 1>, _blocks: usize, _network: &mut dyn Network<T>, _oracle: &mut Oracle<'_, T>) -> Box<dyn Descent<T>> {
+    fn begin<T: Real>(
+        &self,
+        x: Stack<T, 1>,
+        _blocks: usize,
+        _network: &mut dyn Network<T>,
+        _oracle: &mut Oracle<'_, T>,
+    ) -> Box<dyn Descent<T>> {
         Box::new(PushSgdState { eta: self.eta, gradient: x.clone(), sum: PushSum::new(x) })
     }
 

@@ -22,7 +22,13 @@ pub struct SubgradientPushState<T> {
 }
 
 impl Method for SubgradientPush {
-    fn begin<T: Real>(&self, x: Stack<T, 1>, _blocks: usize, _network: &mut dyn Network<T>, _oracle: &mut Oracle<'_, T>) -> Box<dyn Descent<T>> {
+    fn begin<T: Real>(
+        &self,
+        x: Stack<T, 1>,
+        _blocks: usize,
+        _network: &mut dyn Network<T>,
+        _oracle: &mut Oracle<'_, T>,
+    ) -> Box<dyn Descent<T>> {
         Box::new(SubgradientPushState { method: self.clone(), gradient: x.clone(), sum: PushSum::new(x) })
     }
 

@@ -3,7 +3,7 @@
 //! f_i(x,y) = f_weight/2 ‖Φx − y‖² + τ/2 ‖x‖² and g_i(x,y) = g_weight ‖y − r_i − γPΦx‖², so that everything has a closed form.
 use super::{At, Bilevel, Penalty, SecondOrder, SingleLevel};
 use crate::rng::{Purpose, stream};
-use crate::rows::{LANES, Real, Rows, Stack, Upper, for_each_cpu};
+use crate::rows::{Eight, LANES, Rows, Stack, Upper};
 use nalgebra::{DMatrix, DVector};
 use rand::RngExt;
 use rand_distr::StandardNormal;
@@ -113,7 +113,9 @@ impl PolicyEvaluation {
         };
         shape("transition", transition, s, s)?;
         shape("rewards", rewards, n, s)?;
-        if let Some((i, row)) = transition.iter().enumerate().find(|(_, r)| (r.iter().sum::<f64>() - 1.0).abs() > 1e-9 || r.iter().any(|p| *p < 0.0)) {
+        if let Some((i, row)) =
+            transition.iter().enumerate().find(|(_, r)| (r.iter().sum::<f64>() - 1.0).abs() > 1e-9 || r.iter().any(|p| *p < 0.0))
+        {
             return Err(format!("transition row {i} sums to {}; each row must be probabilities that sum to 1", row.iter().sum::<f64>()));
         }
         if !(0.0..=1.0).contains(&gamma) || !(tau >= 0.0 && tau.is_finite()) {
@@ -329,77 +331,96 @@ struct Factors {
 }
 
 #[inline(always)]
-fn eight(from: &[f64], at: usize) -> [f64; LANES] {
-    from[at..at + LANES].try_into().expect("eight numbers")
-}
-
-/// A sum over lanes in a fixed order.
-#[inline(always)]
-fn across(v: [f64; LANES]) -> f64 {
-    ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]))
+fn eight<V: Eight>(from: &[f64], at: usize) -> V {
+    V::load(from[at..at + LANES].try_into().expect("eight numbers"))
 }
 
 /// All of one agent's directions in one pass over its features; `G` groups of eight states at a time stay in registers.
 #[inline(always)]
-fn directions_of_groups<const G: usize>(packed: &Packed, first: usize, c: Factors, r: &[f64], v: [&[f64]; 3], d: [&mut [f64]; 3]) {
+fn directions_of_groups<V: Eight, const G: usize>(
+    packed: &Packed,
+    first: usize,
+    c: Factors,
+    r: &[f64],
+    v: [&[f64]; 3],
+    d: [&mut [f64]; 3],
+) {
     let ([x, y, z], [dx, dy, dz], groups) = (v, d, packed.offsets.len());
-    let (mut px, mut mx) = ([[0.0; LANES]; G], [[0.0; LANES]; G]);
-    for (q, x) in x.iter().enumerate() {
-        let tables: &[_; G] = packed.forward[q * groups + first..][..G].try_into().expect("G groups");
+    let offsets: &[usize; G] = packed.offsets[first..first + G].try_into().expect("G groups");
+    let zero = V::splat(0.0);
+    let (mut px, mut mx) = ([zero; G], [zero; G]);
+    for (tables, x) in packed.forward.chunks_exact(groups).zip(x) {
+        let (tables, x): (&[_; G], _) = (tables[first..first + G].try_into().expect("G groups"), V::splat(*x));
         for g in 0..G {
-            for l in 0..LANES {
-                px[g][l] += tables[g][0][l] * x;
-                mx[g][l] += tables[g][1][l] * x;
-            }
+            px[g] = V::load(&tables[g][0]).mul_add(x, px[g]);
+            mx[g] = V::load(&tables[g][1]).mul_add(x, mx[g]);
         }
     }
-    let (mut e, mut gap) = ([[0.0; LANES]; G], [[0.0; LANES]; G]);
+    let (cf, cg) = (V::splat(c.f), V::splat(c.g));
+    let (mut e, mut gap) = ([zero; G], [zero; G]);
     for g in 0..G {
-        let at = packed.offsets[first + g];
-        let (y, z, r) = (eight(y, at), eight(z, at), eight(r, at));
-        let (mut to_y, mut to_z) = ([0.0; LANES], [0.0; LANES]);
-        for l in 0..LANES {
-            let target = r[l] + mx[g][l];
-            e[g][l] = c.f * (px[g][l] - y[l]);
-            gap[g][l] = c.g * (z[l] - y[l]);
-            to_y[l] = c.g * (y[l] - target) - e[g][l];
-            to_z[l] = c.g * (z[l] - target);
-        }
-        dy[at..at + LANES].copy_from_slice(&to_y);
-        dz[at..at + LANES].copy_from_slice(&to_z);
+        let at = offsets[g];
+        let (y, z, target) = (eight::<V>(y, at), eight::<V>(z, at), eight::<V>(r, at).add(mx[g]));
+        e[g] = cf.mul(px[g].sub(y));
+        gap[g] = cg.mul(z.sub(y));
+        cg.mul(y.sub(target)).sub(e[g]).store((&mut dy[at..at + LANES]).try_into().expect("eight numbers"));
+        cg.mul(z.sub(target)).store((&mut dz[at..at + LANES]).try_into().expect("eight numbers"));
     }
-    for (q, dx) in dx.iter_mut().enumerate() {
-        let tables: &[_; G] = packed.reduce[q * groups + first..][..G].try_into().expect("G groups");
-        let mut sum = [0.0; LANES];
-        for g in 0..G {
-            for l in 0..LANES {
-                sum[l] += e[g][l] * tables[g][0][l] + gap[g][l] * tables[g][1][l];
+    // dx += Φᵀe + Mᵀgap, four features at a time.
+    for (q, dx) in dx.chunks_mut(4).enumerate() {
+        let mut sums = [zero; 4];
+        for (sum, tables) in sums.iter_mut().zip(packed.reduce[4 * q * groups..].chunks_exact(groups)) {
+            let tables: &[_; G] = tables[first..first + G].try_into().expect("G groups");
+            let mut other = zero;
+            for g in 0..G {
+                *sum = e[g].mul_add(V::load(&tables[g][0]), *sum);
+                other = gap[g].mul_add(V::load(&tables[g][1]), other);
             }
+            *sum = sum.add(other);
         }
-        *dx += across(sum);
+        dx.iter_mut().zip(V::sums(sums)).for_each(|(dx, sum)| *dx += sum);
     }
 }
 
-for_each_cpu! {
-    /// All of one agent's directions.
-    fn directions_of_agent<_T: Real>(packed: &Packed, c: Factors, r: &[f64], v: [&[f64]; 3], d: [&mut [f64]; 3]) {
-        let [dx, dy, dz] = d;
-        for (d, x) in dx.iter_mut().zip(v[0]) {
-            *d = c.tau * x;
+#[inline(always)]
+fn directions_of_agent<V: Eight>(packed: &Packed, c: Factors, r: &[f64], v: [&[f64]; 3], [dx, dy, dz]: [&mut [f64]; 3]) {
+    for (d, x) in dx.iter_mut().zip(v[0]) {
+        *d = c.tau * x;
+    }
+    let mut first = 0;
+    while first < packed.offsets.len() {
+        let d = [&mut *dx, &mut *dy, &mut *dz];
+        let groups = (packed.offsets.len() - first).min(4);
+        match groups {
+            1 => directions_of_groups::<V, 1>(packed, first, c, r, v, d),
+            2 => directions_of_groups::<V, 2>(packed, first, c, r, v, d),
+            3 => directions_of_groups::<V, 3>(packed, first, c, r, v, d),
+            _ => directions_of_groups::<V, 4>(packed, first, c, r, v, d),
         }
-        let mut first = 0;
-        while first < packed.offsets.len() {
-            let d = [&mut *dx, &mut *dy, &mut *dz];
-            let groups = (packed.offsets.len() - first).min(4);
-            match groups {
-                1 => directions_of_groups::<1>(packed, first, c, r, v, d),
-                2 => directions_of_groups::<2>(packed, first, c, r, v, d),
-                3 => directions_of_groups::<3>(packed, first, c, r, v, d),
-                _ => directions_of_groups::<4>(packed, first, c, r, v, d),
-            }
-            first += groups;
+        first += groups;
+    }
+}
+
+/// The same with the CPU's widest registers.
+fn directions_on_this_cpu(packed: &Packed, c: Factors, r: &[f64], v: [&[f64]; 3], d: [&mut [f64]; 3]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2")]
+        fn avx512(packed: &Packed, c: Factors, r: &[f64], v: [&[f64]; 3], d: [&mut [f64]; 3]) {
+            directions_of_agent::<std::arch::x86_64::__m512d>(packed, c, r, v, d)
+        }
+        #[target_feature(enable = "avx2")]
+        fn avx2(packed: &Packed, c: Factors, r: &[f64], v: [&[f64]; 3], d: [&mut [f64]; 3]) {
+            directions_of_agent::<[f64; LANES]>(packed, c, r, v, d)
+        }
+        // SAFETY: the CPU has the features of its level.
+        match crate::rows::cpu_level() {
+            3 => return unsafe { avx512(packed, c, r, v, d) },
+            2 => return unsafe { avx2(packed, c, r, v, d) },
+            _ => {}
         }
     }
+    directions_of_agent::<[f64; LANES]>(packed, c, r, v, d)
 }
 
 impl Bilevel<f64> for PolicyEvaluation {
@@ -443,9 +464,13 @@ impl Bilevel<f64> for PolicyEvaluation {
             return super::penalty_directions_by_agent(self, at, penalty, v, d);
         }
         d.for_each_row(at.threads, 16, |_, row, d| {
-            let (agent, mut buffer) = (at.owned[row], Buffer::new());
-            let rewards = self.observed(agent, at.k, &mut buffer);
-            directions_of_agent::<f64>(&self.models[self.model_of[agent]].packed, c, rewards, v.row(row), d);
+            let agent = at.owned[row];
+            let packed = &self.models[self.model_of[agent]].packed;
+            if self.noise[0] == 0.0 {
+                return directions_on_this_cpu(packed, c, self.rewards.row(agent), v.row(row), d);
+            }
+            let mut buffer = Buffer::new();
+            directions_on_this_cpu(packed, c, self.observed(agent, at.k, &mut buffer), v.row(row), d);
         });
     }
 

@@ -31,7 +31,6 @@ macro_rules! for_each_cpu {
         }
     };
 }
-pub(crate) use for_each_cpu;
 
 /// 3 with AVX-512, 2 with AVX2, 1 otherwise; looked up once.
 #[cfg(target_arch = "x86_64")]
@@ -98,6 +97,115 @@ for_each_cpu! {
     }
 }
 
+/// Eight numbers in one register, for kernels whose shape the compiler does not see by itself. Where the CPU has it, the multiply-add is fused,
+/// so last bits depend on the kind of CPU; they never depend on threads.
+pub(crate) trait Eight: Copy {
+    /// The same number eight times.
+    fn splat(x: f64) -> Self;
+    /// Eight numbers from memory.
+    fn load(from: &[f64; LANES]) -> Self;
+    /// Eight numbers to memory.
+    fn store(self, to: &mut [f64; LANES]);
+    /// Lane by lane.
+    fn add(self, other: Self) -> Self;
+    /// Lane by lane.
+    fn sub(self, other: Self) -> Self;
+    /// Lane by lane.
+    fn mul(self, other: Self) -> Self;
+    /// self · other + sum, lane by lane.
+    fn mul_add(self, other: Self, sum: Self) -> Self;
+    /// The sums of the lanes of four.
+    fn sums(four: [Self; 4]) -> [f64; 4];
+}
+
+impl Eight for [f64; LANES] {
+    #[inline(always)]
+    fn splat(x: f64) -> Self {
+        [x; LANES]
+    }
+    #[inline(always)]
+    fn load(from: &[f64; LANES]) -> Self {
+        *from
+    }
+    #[inline(always)]
+    fn store(self, to: &mut [f64; LANES]) {
+        *to = self;
+    }
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        std::array::from_fn(|l| self[l] + other[l])
+    }
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        std::array::from_fn(|l| self[l] - other[l])
+    }
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        std::array::from_fn(|l| self[l] * other[l])
+    }
+    #[inline(always)]
+    fn mul_add(self, other: Self, sum: Self) -> Self {
+        std::array::from_fn(|l| self[l] * other[l] + sum[l])
+    }
+    #[inline(always)]
+    fn sums(four: [Self; 4]) -> [f64; 4] {
+        four.map(|v| ((v[0] + v[1]) + (v[4] + v[5])) + ((v[2] + v[3]) + (v[6] + v[7])))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use super::{Eight, LANES};
+    use std::arch::x86_64::*;
+
+    // SAFETY of all: these are only named inside functions compiled for, and called on, CPUs with AVX-512.
+    impl Eight for __m512d {
+        #[inline(always)]
+        fn splat(x: f64) -> Self {
+            unsafe { _mm512_set1_pd(x) }
+        }
+        #[inline(always)]
+        fn load(from: &[f64; LANES]) -> Self {
+            unsafe { _mm512_loadu_pd(from.as_ptr()) }
+        }
+        #[inline(always)]
+        fn store(self, to: &mut [f64; LANES]) {
+            unsafe { _mm512_storeu_pd(to.as_mut_ptr(), self) }
+        }
+        #[inline(always)]
+        fn add(self, other: Self) -> Self {
+            unsafe { _mm512_add_pd(self, other) }
+        }
+        #[inline(always)]
+        fn sub(self, other: Self) -> Self {
+            unsafe { _mm512_sub_pd(self, other) }
+        }
+        #[inline(always)]
+        fn mul(self, other: Self) -> Self {
+            unsafe { _mm512_mul_pd(self, other) }
+        }
+        #[inline(always)]
+        fn mul_add(self, other: Self, sum: Self) -> Self {
+            unsafe { _mm512_fmadd_pd(self, other, sum) }
+        }
+        #[inline(always)]
+        fn sums([a, b, c, d]: [Self; 4]) -> [f64; 4] {
+            unsafe {
+                // Pairs of lanes, then quarters, then halves: (a a b b …) adds up to (a, b, c, d).
+                let ab = _mm512_add_pd(_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+                let cd = _mm512_add_pd(_mm512_unpacklo_pd(c, d), _mm512_unpackhi_pd(c, d));
+                let low = _mm512_shuffle_f64x2::<0b10_00_10_00>(ab, cd);
+                let high = _mm512_shuffle_f64x2::<0b11_01_11_01>(ab, cd);
+                let all = _mm512_add_pd(low, high);
+                let swapped = _mm512_shuffle_f64x2::<0b10_11_00_01>(all, all);
+                let mut out = [0.0; LANES];
+                _mm512_storeu_pd(out.as_mut_ptr(), _mm512_add_pd(all, swapped));
+                [out[0], out[1], out[4], out[5]]
+            }
+        }
+    }
+}
+
 /// Which rows flow into which: row `i` receives from `from[start[i]..start[i + 1]]`, in agent order, itself included.
 #[derive(Clone, Copy, Debug)]
 pub struct Csr<'a> {
@@ -118,15 +226,15 @@ pub enum Weights<'a, T> {
     Entry(&'a [T]),
 }
 
-/// What is subtracted from a mixed row.
-#[derive(Clone, Copy, Debug)]
-pub enum Minus<'a, T> {
-    /// Nothing.
-    Nothing,
-    /// These rows, laid out like the destination.
-    Rows(&'a [T]),
-    /// A number per column times these rows, laid out like the source.
-    Scaled(&'a [T], &'a [T]),
+impl<T: Real> Weights<'_, T> {
+    #[inline(always)]
+    fn get(self, receiver: usize, sender: usize, entry: usize) -> T {
+        match self {
+            Weights::Receiver(w) => w[receiver],
+            Weights::Sender(w) => w[sender],
+            Weights::Entry(w) => w[entry],
+        }
+    }
 }
 
 /// The part of a mixing that one call does: receiving rows × columns, and how source and destination are laid out.
@@ -143,30 +251,31 @@ pub struct Part {
 }
 
 for_each_cpu! {
-    /// `out[i] = Σ_j w_ij source[j] − minus[i]` for the rows and columns of `part`. Parts that run at the same time must not overlap.
-    pub fn mix_rows<T: Real>(out: &Disjoint<T>, part: Part, source: &[T], csr: Csr<'_>, weights: Weights<'_, T>, minus: Minus<'_, T>) {
+    /// `out[i] = Σ_j w_ij source[j] − minus[i]` for the rows and columns of `part`; `minus` is laid out like `out`, or empty. Parts that run at
+    /// the same time must not overlap.
+    pub fn push_rows<T: Real>(out: &Disjoint<T>, part: Part, source: &[T], csr: Csr<'_>, weights: Weights<'_, T>, minus: &[T]) {
         match weights {
-            Weights::Receiver(w) => mix_all(out, part, source, csr, minus, #[inline(always)] |i, _, _| w[i]),
-            Weights::Sender(w) => mix_all(out, part, source, csr, minus, #[inline(always)] |_, j, _| w[j]),
-            Weights::Entry(w) => mix_all(out, part, source, csr, minus, #[inline(always)] |_, _, e| w[e]),
+            Weights::Sender(w) => push_some(out, part, source, csr, minus, #[inline(always)] |_, j, _| w[j]),
+            _ => push_some(out, part, source, csr, minus, #[inline(always)] |i, j, e| weights.get(i, j, e)),
         }
     }
 }
 
-#[inline(always)]
-fn mix_all<T: Real>(
-    out: &Disjoint<T>,
-    part: Part,
-    source: &[T],
-    csr: Csr<'_>,
-    minus: Minus<'_, T>,
-    weight: impl Fn(usize, usize, usize) -> T + Copy,
-) {
-    match minus {
-        Minus::Nothing => mix_some(out, part, source, csr, weight, #[inline(always)] |acc, _, _, _| acc),
-        Minus::Rows(d) => mix_some(out, part, source, csr, weight, #[inline(always)] |acc, at, _, _| sub(acc, load(d, at))),
-        Minus::Scaled(eta, t) => {
-            mix_some(out, part, source, csr, weight, #[inline(always)] |acc, _, at, c| sub(acc, mul(load(eta, c), load(t, at))))
+/// A pair of stacks that are mixed over the same links: decisions v and trackers t.
+pub struct Pair<V> {
+    /// Decisions.
+    pub v: V,
+    /// Trackers.
+    pub t: V,
+}
+
+for_each_cpu! {
+    /// `v[i] = Σ_j a_ij v[j] − η∘t[i]` and `t[i] = Σ_j b_ij t[j] − d[i]` in one walk over the neighbours, for the rows and columns of `part`.
+    /// The step per column `eta` and `d` (or nothing) are laid out like the destination.
+    pub fn push_pull_rows<T: Real>(out: Pair<&Disjoint<T>>, part: Part, old: Pair<&[T]>, csr: Csr<'_>, a: Weights<'_, T>, b: Weights<'_, T>, eta: &[T], d: &[T]) {
+        match (a, b) {
+            (Weights::Receiver(a), Weights::Sender(b)) => push_pull_some(out, part, old, csr, eta, d, #[inline(always)] |i, j, _| (a[i], b[j])),
+            _ => push_pull_some(out, part, old, csr, eta, d, #[inline(always)] |i, j, e| (a.get(i, j, e), b.get(i, j, e))),
         }
     }
 }
@@ -175,61 +284,37 @@ fn mix_all<T: Real>(
 type Group<T> = [T; LANES];
 
 #[inline(always)]
-fn load<T: Real>(from: &[T], at: usize) -> Group<T> {
-    *from[at..].first_chunk().expect("rows are padded to whole groups")
+fn groups<T: Real, const G: usize>(from: &[T], at: usize) -> &[Group<T>; G] {
+    from[at..at + G * LANES].as_chunks().0.try_into().expect("whole groups")
 }
 
 #[inline(always)]
-fn sub<T: Real>(a: Group<T>, b: Group<T>) -> Group<T> {
-    std::array::from_fn(|l| a[l] - b[l])
+fn groups_mut<T: Real, const G: usize>(to: &mut [T], at: usize) -> &mut [Group<T>; G] {
+    to[at..at + G * LANES].as_chunks_mut().0.try_into().expect("whole groups")
 }
 
 #[inline(always)]
-fn mul<T: Real>(a: Group<T>, b: Group<T>) -> Group<T> {
-    std::array::from_fn(|l| a[l] * b[l])
+fn add_weighted<T: Real, const G: usize>(sum: &mut [Group<T>; G], w: T, from: &[Group<T>; G]) {
+    for g in 0..G {
+        for lane in 0..LANES {
+            sum[g][lane] += w * from[g][lane];
+        }
+    }
 }
 
-#[inline(always)]
-fn mix_some<T: Real>(
-    out: &Disjoint<T>,
-    part: Part,
-    source: &[T],
-    csr: Csr<'_>,
-    weight: impl Fn(usize, usize, usize) -> T + Copy,
-    finish: impl Fn(Group<T>, usize, usize, usize) -> Group<T> + Copy,
-) {
-    let Part { rows, columns, stride, source_stride } = part;
-    for i in rows {
-        // SAFETY: parts that run at the same time do not overlap.
-        let row = unsafe { out.get(i * stride + columns.start..i * stride + columns.end) };
-        let entries = csr.start[i] as usize..csr.start[i + 1] as usize;
-        let senders = &csr.from[entries.clone()];
-        let mut c = 0;
-        while c < row.len() {
-            // The sums of a block of columns stay in registers over all neighbours.
+/// Calls `$block::<G>` for block after block of columns, the widest first.
+macro_rules! by_blocks {
+    ($width:expr, $widest:literal, |$c:ident, $g:ident| $body:expr) => {{
+        let mut $c = 0;
+        while $c < $width {
             macro_rules! block {
                 ($groups:literal) => {{
-                    let mut acc = [[T::ZERO; LANES]; $groups];
-                    for (j, e) in senders.iter().zip(entries.clone()) {
-                        let j = *j as usize;
-                        let w = weight(i, j, e);
-                        let at = j * source_stride + c;
-                        let from: &[Group<T>; $groups] = source[at..at + $groups * LANES].as_chunks().0.as_array().expect("whole groups");
-                        for g in 0..$groups {
-                            for lane in 0..LANES {
-                                acc[g][lane] += w * from[g][lane];
-                            }
-                        }
-                    }
-                    for g in 0..$groups {
-                        let column = columns.start + c + g * LANES;
-                        let done = finish(acc[g], i * stride + column, i * source_stride + c + g * LANES, column);
-                        row[c + g * LANES..][..LANES].copy_from_slice(&done);
-                    }
-                    c += $groups * LANES;
+                    const $g: usize = $groups;
+                    $body;
+                    $c += $groups * LANES;
                 }};
             }
-            match (row.len() - c) / LANES {
+            match (($width - $c) / LANES).min($widest) {
                 1 => block!(1),
                 2 => block!(2),
                 3 => block!(3),
@@ -240,5 +325,73 @@ fn mix_some<T: Real>(
                 _ => block!(8),
             }
         }
+    }};
+}
+
+#[inline(always)]
+fn push_some<T: Real>(
+    out: &Disjoint<T>,
+    part: Part,
+    source: &[T],
+    csr: Csr<'_>,
+    minus: &[T],
+    weight: impl Fn(usize, usize, usize) -> T + Copy,
+) {
+    let Part { rows, columns, stride, source_stride } = part;
+    for i in rows {
+        // SAFETY: parts that run at the same time do not overlap.
+        let row = unsafe { out.get(i * stride + columns.start..i * stride + columns.end) };
+        let entries = csr.start[i] as usize..csr.start[i + 1] as usize;
+        by_blocks!(row.len(), 8, |c, G| {
+            let mut sum = [[T::ZERO; LANES]; G];
+            for (e, j) in entries.clone().zip(&csr.from[entries.clone()]) {
+                let j = *j as usize;
+                add_weighted(&mut sum, weight(i, j, e), groups::<T, G>(source, j * source_stride + c));
+            }
+            if !minus.is_empty() {
+                add_weighted(&mut sum, -T::ONE, groups::<T, G>(minus, i * stride + columns.start + c));
+            }
+            *groups_mut::<T, G>(row, c) = sum;
+        });
+    }
+}
+
+#[inline(always)]
+fn push_pull_some<T: Real>(
+    out: Pair<&Disjoint<T>>,
+    part: Part,
+    old: Pair<&[T]>,
+    csr: Csr<'_>,
+    eta: &[T],
+    d: &[T],
+    weight: impl Fn(usize, usize, usize) -> (T, T) + Copy,
+) {
+    let Part { rows, columns, stride, source_stride } = part;
+    for i in rows {
+        let here = i * stride + columns.start..i * stride + columns.end;
+        // SAFETY: parts that run at the same time do not overlap.
+        let (to_v, to_t) = unsafe { (out.v.get(here.clone()), out.t.get(here.clone())) };
+        let entries = csr.start[i] as usize..csr.start[i + 1] as usize;
+        // Two sums of up to eight groups fill half of AVX-512's registers.
+        by_blocks!(to_v.len(), 8, |c, G| {
+            let (mut v, mut t) = ([[T::ZERO; LANES]; G], [[T::ZERO; LANES]; G]);
+            for (e, j) in entries.clone().zip(&csr.from[entries.clone()]) {
+                let j = *j as usize;
+                let (a, b) = weight(i, j, e);
+                add_weighted(&mut v, a, groups::<T, G>(old.v, j * source_stride + c));
+                add_weighted(&mut t, b, groups::<T, G>(old.t, j * source_stride + c));
+            }
+            let (eta, mine) = (groups::<T, G>(eta, columns.start + c), groups::<T, G>(old.t, i * source_stride + c));
+            for g in 0..G {
+                for lane in 0..LANES {
+                    v[g][lane] -= eta[g][lane] * mine[g][lane];
+                }
+            }
+            if !d.is_empty() {
+                add_weighted(&mut t, -T::ONE, groups::<T, G>(d, here.start + c));
+            }
+            *groups_mut::<T, G>(to_v, c) = v;
+            *groups_mut::<T, G>(to_t, c) = t;
+        });
     }
 }

@@ -6,10 +6,10 @@
 mod kernels;
 mod threads;
 
-pub use kernels::{Csr, Minus, Part, Weights, mix_rows};
+pub(crate) use kernels::Eight;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use kernels::cpu_level;
-pub(crate) use kernels::for_each_cpu;
+pub use kernels::{Csr, Pair, Part, Weights, push_pull_rows, push_rows};
 pub use threads::Threads;
 
 use std::fmt::Debug;
@@ -64,10 +64,13 @@ real!(f64);
 /// Elements by which every row is padded and every kernel is cut: 64 bytes of `f64`.
 pub const LANES: usize = 8;
 
+/// Numbers that begin on a cache line: a kernel's wide load then touches one line, not two.
+pub type Buffer<T> = aligned_vec::AVec<T, aligned_vec::ConstAlign<64>>;
+
 /// One vector per owned agent, in one allocation. Rows are rectangular (all of one width) unless made with [`Rows::ragged`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rows<T> {
-    data: Vec<T>,
+    data: Buffer<T>,
     starts: Vec<usize>,
     widths: Vec<usize>,
 }
@@ -82,9 +85,11 @@ impl<T: Real> Rows<T> {
     pub fn ragged(widths: &[usize]) -> Self {
         let mut starts = vec![0];
         for w in widths {
-            starts.push(starts[starts.len() - 1] + w.next_multiple_of(LANES));
+            starts.push(starts[starts.len() - 1] + w.next_multiple_of(64 / size_of::<T>()));
         }
-        Rows { data: vec![T::ZERO; starts[widths.len()]], starts, widths: widths.to_vec() }
+        let mut data = Buffer::new(64);
+        data.resize(starts[widths.len()], T::ZERO);
+        Rows { data, starts, widths: widths.to_vec() }
     }
 
     /// Rows holding these vectors.
@@ -112,13 +117,13 @@ impl<T: Real> Rows<T> {
     }
 
     /// Row `i`.
-    #[inline]
+    #[inline(always)]
     pub fn row(&self, i: usize) -> &[T] {
         &self.data[self.starts[i]..self.starts[i] + self.widths[i]]
     }
 
     /// Row `i`, to write.
-    #[inline]
+    #[inline(always)]
     pub fn row_mut(&mut self, i: usize) -> &mut [T] {
         &mut self.data[self.starts[i]..self.starts[i] + self.widths[i]]
     }
@@ -129,7 +134,7 @@ impl<T: Real> Rows<T> {
     }
 
     /// All rows with their padding, to write; keep the padding zero.
-    pub fn data_mut(&mut self) -> &mut Vec<T> {
+    pub fn data_mut(&mut self) -> &mut Buffer<T> {
         &mut self.data
     }
 
@@ -275,7 +280,7 @@ impl<T: Real, const N: usize> Stack<T, N> {
     }
 
     /// The variables of agent `i`.
-    #[inline]
+    #[inline(always)]
     pub fn row(&self, i: usize) -> [&[T]; N] {
         let row = self.shared.row(i);
         let mut out = std::array::from_fn(|v| &row[self.cuts[v].clone()]);
@@ -286,7 +291,7 @@ impl<T: Real, const N: usize> Stack<T, N> {
     }
 
     /// The variables of agent `i`, to write.
-    #[inline]
+    #[inline(always)]
     pub fn row_mut(&mut self, i: usize) -> [&mut [T]; N] {
         let mut out = split(self.shared.row_mut(i), &self.cuts);
         if let Some(private) = &mut self.private {
@@ -322,7 +327,7 @@ impl<T: Real, const N: usize> Stack<T, N> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn split<'a, T, const N: usize>(mut row: &'a mut [T], cuts: &[Range<usize>; N]) -> [&'a mut [T]; N] {
     std::array::from_fn(|v| row.split_off_mut(..cuts[v].len()).expect("cuts lie inside the row"))
 }

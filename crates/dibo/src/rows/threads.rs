@@ -60,9 +60,7 @@ impl Threads {
     pub fn run(&self, job: &(dyn Fn(usize) + Sync)) {
         match &self.team {
             // A job that itself asks for threads, or two callers at once: do the work here, one part after the other.
-            Some(team) if !team.busy.swap(true, Acquire) => {
-                team.run(job)
-            }
+            Some(team) if !team.busy.swap(true, Acquire) => team.run(job),
             _ => (0..self.count).for_each(job),
         }
     }
@@ -181,9 +179,11 @@ mod tests {
             for items in [0, 1, 5, 100] {
                 let hits: Vec<AtomicUsize> = (0..items).map(|_| AtomicUsize::new(0)).collect();
                 for _ in 0..200 {
-                    threads.ranges(items, 1, |_, range| range.for_each(|i| {
-                        hits[i].fetch_add(1, Relaxed);
-                    }));
+                    threads.ranges(items, 1, |_, range| {
+                        range.for_each(|i| {
+                            hits[i].fetch_add(1, Relaxed);
+                        })
+                    });
                 }
                 assert!(hits.iter().all(|h| h.load(Relaxed) == 200));
             }
@@ -194,9 +194,11 @@ mod tests {
     fn nested_calls_and_panics_do_not_hang() {
         let threads = Threads::new(3);
         let total = AtomicUsize::new(0);
-        threads.run(&|_| threads.run(&|_| {
-            total.fetch_add(1, Relaxed);
-        }));
+        threads.run(&|_| {
+            threads.run(&|_| {
+                total.fetch_add(1, Relaxed);
+            })
+        });
         assert_eq!(total.load(Relaxed), 9);
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| threads.run(&|t| assert!(t != 1))));
         assert!(caught.is_err());
