@@ -45,7 +45,7 @@ pub fn diverged(manifest: &Manifest, series: usize) -> (usize, usize) {
 
 /// The mean over seeds at each iteration that all running seeds have evaluated.
 ///
-/// A run that reached its target goes on with its last value. Where only some seeds diverged the mean is over the others (the legend
+/// A run that reached its target goes on with its last value at its own pace. Where only some seeds diverged the mean is over the others (the legend
 /// says so); where all did, the line is theirs.
 pub fn mean_line(manifest: &Manifest, curves: &Curves, series: usize, x: &str, y: &str) -> Vec<Point> {
     let Some(metric) = curves.metrics.iter().position(|name| name == y) else { return Vec::new() };
@@ -83,7 +83,11 @@ pub fn mean_line(manifest: &Manifest, curves: &Curves, series: usize, x: &str, y
                     across.push(x);
                     values.push(y);
                 }
-                (None, Some(&(_, last))) if k > end && reached => values.push(last),
+                (None, Some(&(x, last))) if k > end && reached => {
+                    // As if it went on at its own pace, so that the mean of x does not jump.
+                    across.push(x * k as f64 / end.max(1) as f64);
+                    values.push(last);
+                }
                 (None, _) if k > end => {}
                 // A running seed has no value here (another one stopped between two evaluations): not a common iteration.
                 _ => continue 'iterations,

@@ -34,7 +34,26 @@ pub struct Picture {
 impl Picture {
     /// The bytes of a PNG file, in pixels twice the SVG's size.
     pub fn png(&self) -> Result<Vec<u8>> {
-        RasterBackend::new().with_scale(2.0).render_scene(&self.scene).map_err(|error| anyhow!("cannot draw the PNG: {error}"))
+        let mut scene = Scene::new(self.scene.width, self.scene.height);
+        scene.background_color = self.scene.background_color.clone();
+        scene.text_color = self.scene.text_color.clone();
+        scene.font_family = self.scene.font_family.clone();
+        for element in &self.scene.elements {
+            match element {
+                Primitive::PolyLine { points, stroke, stroke_width, stroke_dasharray: Some(dashes) } => {
+                    for points in dashed(points, dashes, *stroke_width) {
+                        scene.add(Primitive::PolyLine {
+                            points,
+                            stroke: stroke.clone(),
+                            stroke_width: *stroke_width,
+                            stroke_dasharray: None,
+                        });
+                    }
+                }
+                other => scene.add(other.clone()),
+            }
+        }
+        RasterBackend::new().with_scale(2.0).render_scene(&scene).map_err(|error| anyhow!("cannot draw the PNG: {error}"))
     }
 
     /// Writes `plots/NAME.svg` and `plots/NAME.png` in the folder.
@@ -44,6 +63,45 @@ impl Picture {
         write_file(&plots.join(format!("{name}.svg")), self.svg.as_bytes())?;
         write_file(&plots.join(format!("{name}.png")), &self.png()?)
     }
+}
+
+/// Cuts a line into its dashes. Kuva's PNG begins the pattern anew at each point, so that a line of many points has no gaps, and it
+/// rounds each end, which `width` makes up for.
+fn dashed(points: &[(f64, f64)], pattern: &str, width: f64) -> Vec<Vec<(f64, f64)>> {
+    let lengths: Vec<f64> = pattern.split_whitespace().filter_map(|part| part.parse().ok()).filter(|length| *length > 0.0).collect();
+    if lengths.len() < 2 || lengths.len() % 2 == 1 {
+        return vec![points.to_vec()];
+    }
+    let length = |index: usize| {
+        let length = lengths[index % lengths.len()];
+        if index % 2 == 0 { (length - width).max(0.1) } else { length + width }
+    };
+    let (mut pieces, mut piece) = (Vec::new(), points.first().map(|point| vec![*point]).unwrap_or_default());
+    let (mut index, mut left) = (0, length(0));
+    for pair in points.windows(2) {
+        let ((x0, y0), (x1, y1)) = (pair[0], pair[1]);
+        let total = (x1 - x0).hypot(y1 - y0);
+        let mut done = 0.0;
+        while total - done > left {
+            done += left;
+            let at = (x0 + (x1 - x0) * done / total, y0 + (y1 - y0) * done / total);
+            if index % 2 == 0 {
+                piece.push(at);
+                pieces.push(std::mem::take(&mut piece));
+            } else {
+                piece = vec![at];
+            }
+            index += 1;
+            left = length(index);
+        }
+        left -= total - done;
+        if index % 2 == 0 {
+            piece.push((x1, y1));
+        }
+    }
+    pieces.push(piece);
+    pieces.retain(|piece| piece.len() > 1);
+    pieces
 }
 
 /// Draws a figure of the experiment file; an error says why there is nothing to draw.
@@ -100,7 +158,8 @@ fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>> {
 struct Axis {
     range: (f64, f64),
     log: bool,
-    /// Drawn value = value × scale; a power of ten on a logarithmic axis, since kuva sets no tick below 1e-10.
+    /// Drawn value = value × scale. On a logarithmic axis a power of ten brings the lowest value to 1e-10: kuva sets no tick below
+    /// that, and leaves room for `1000000` above.
     scale: f64,
     /// What a tick says = drawn value × this.
     tick: f64,
@@ -128,9 +187,9 @@ impl Axis {
         let (low, high) = if high / low < 100.0 {
             (low / 1.1, high * 1.1)
         } else {
-            (10f64.powf((low.log10() + 0.05).floor()), 10f64.powf((high.log10() - 0.05).ceil()))
+            (10f64.powf((low.log10() + 1e-9).floor()), 10f64.powf((high.log10() - 1e-9).ceil()))
         };
-        let shift = 10f64.powf((-9.0 - low.log10()).ceil().max(0.0));
+        let shift = if plain(low, high) { 1.0 } else { 10f64.powf((-10.0 - low.log10()).ceil()) };
         Some(Axis { range: (low * shift, high * shift), log: true, scale: shift / size, tick: 1.0 / shift, label })
     }
 
@@ -141,8 +200,14 @@ impl Axis {
 
     fn ticks(&self) -> TickFormat {
         let (log, tick, range) = (self.log, self.tick, self.range);
-        let plain = range.0 * tick >= 1e-3 && range.1 * tick <= 1e4;
-        TickFormat::Custom(Arc::new(move |value| if log && !plain { power(value * tick) } else { tick_words(value * tick) }))
+        // Many decades: a label for every second one.
+        let step = if log && range.1 / range.0 > 1e10 { 2 } else { 1 };
+        let skip = move |value: f64| step > 1 && (value * tick).log10().round() as i64 % step != 0;
+        TickFormat::Custom(Arc::new(move |value| match log && !plain(range.0 * tick, range.1 * tick) {
+            true if skip(value) => String::new(),
+            true => power(value * tick),
+            false => tick_words(value * tick),
+        }))
     }
 
     fn on_x(&self, layout: Layout) -> Layout {
@@ -160,6 +225,11 @@ impl Axis {
         }
         layout
     }
+}
+
+/// Whether ticks of a logarithmic axis read better as `0.01` than as `10⁻²`.
+fn plain(low: f64, high: f64) -> bool {
+    low >= 0.99e-3 && high <= 1.01e4
 }
 
 /// `10⁻³`, `2·10⁻⁵`.
@@ -354,6 +424,9 @@ fn bars(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pictur
     let mut categories = categories.into_iter();
     let base = |panel: &Panel, _: bool, _: bool| {
         let mut layout = layout(panel, axis.range, (0.0, 1.0)).with_x_label(&axis.label).with_x_tick_format(axis.ticks());
+        if panels.len() > 1 {
+            layout = layout.with_ticks(3);
+        }
         if let Some(known) = categories.next() {
             layout.y_range = known.y_range;
             layout.y_categories = known.y_categories;
@@ -413,7 +486,9 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
         let spare = 0.04 * (x_axis.range.1 - x_axis.range.0);
         x_axis.range = if numbers.is_some() { (x_axis.range.0 - spare, x_axis.range.1 + spare) } else { (0.5, names.len() as f64 + 0.5) };
     }
-    let y_axis = Axis::over(all.iter().flat_map(|point| [point.low, point.high]), &figure.y, log_y).ok_or_else(none)?;
+    // A dot on the edge of a logarithmic axis would be cut.
+    let spare = if log_y { 1.3 } else { 1.0 };
+    let y_axis = Axis::over(all.iter().flat_map(|point| [point.low / spare, point.high * spare]), &figure.y, log_y).ok_or_else(none)?;
     let cells = groups.iter().map(|groups| {
         let mut plots = Vec::new();
         for (place, points) in groups.iter().filter(|(_, points)| !points.is_empty()) {
@@ -448,7 +523,7 @@ fn divergence(lost: usize, all: usize) -> String {
     match lost {
         0 => String::new(),
         lost if lost == all => " (diverges)".into(),
-        lost => format!(" ({lost} of {all} runs diverge)"),
+        lost => format!(" ({lost}/{all} diverge)"),
     }
 }
 
@@ -512,28 +587,25 @@ fn arrange(
 /// Kuva puts a figure's legend in one tall column; here it runs in rows under the panels.
 fn add_legend(scene: &mut Scene, entries: &[Entry]) {
     const SWATCH: f64 = 34.0;
-    const GAP: f64 = 22.0;
+    const GAP: f64 = 20.0;
     let size = f64::from(FONT);
-    let widest = entries.iter().map(|entry| entry.label.chars().count()).max().unwrap_or(0) as f64;
-    let column = SWATCH + 6.0 + widest * size * LETTER + GAP;
-    let columns = (((scene.width - 40.0) / column).floor() as usize).clamp(1, entries.len().max(1));
+    let width = |entry: &Entry| SWATCH + 6.0 + entry.label.chars().count() as f64 * size * LETTER + GAP;
+    let widths = |columns: usize| -> Vec<f64> {
+        (0..columns).map(|column| entries.iter().skip(column).step_by(columns).map(width).fold(0.0, f64::max)).collect()
+    };
+    // As many columns as fit, but no more than rows of nearly the same length need.
+    let fits = |columns: &usize| *columns == 1 || widths(*columns).iter().sum::<f64>() <= scene.width - 16.0;
+    let columns = (1..=entries.len().min(6)).rev().find(fits).unwrap_or(1);
     let rows = entries.len().div_ceil(columns);
-    // Rows of nearly the same length look better than a full one and a rest.
-    let columns = if rows > 0 { entries.len().div_ceil(rows) } else { columns };
-    let left = ((scene.width - columns as f64 * column + GAP) / 2.0).max(8.0);
+    let columns = entries.len().div_ceil(rows.max(1)).max(1);
+    let widths = widths(columns);
+    let left = ((scene.width - widths.iter().sum::<f64>() + GAP) / 2.0).max(8.0);
     let top = scene.height + 4.0;
     for (index, entry) in entries.iter().enumerate() {
-        let x = left + (index % columns) as f64 * column;
+        let x = left + widths[..index % columns].iter().sum::<f64>();
         let y = top + (index / columns) as f64 * size * 1.6 + size * 0.5;
-        scene.add(Primitive::Line {
-            x1: x,
-            y1: y,
-            x2: x + SWATCH,
-            y2: y,
-            stroke: Color::from(&entry.colour),
-            stroke_width: 2.5,
-            stroke_dasharray: entry.dashes.clone(),
-        });
+        let (stroke, stroke_dasharray) = (Color::from(&entry.colour), entry.dashes.clone());
+        scene.add(Primitive::PolyLine { points: vec![(x, y), (x + SWATCH, y)], stroke, stroke_width: 2.0, stroke_dasharray });
         scene.add(text(x + SWATCH + 6.0, y + size * 0.36, &entry.label, TextAnchor::Start));
     }
     if rows > 0 {
@@ -610,5 +682,37 @@ fn arrow(scene: &mut Scene, from: (f64, f64), to: (f64, f64), dot: f64, dashed: 
     let (ux, uy) = ((tx - nx) / head * 0.45 * head, (ty - ny) / head * 0.45 * head);
     let d = format!("M {tx:.2} {ty:.2} L {:.2} {:.2} L {:.2} {:.2} Z", nx - uy, ny + ux, nx + uy, ny - ux);
     let fill = Some(Color::from(colour));
-    scene.add(Primitive::Path(Box::new(PathData { d, fill, stroke: Color::None, stroke_width: 0.0, opacity: None, stroke_dasharray: None })));
+    scene.add(Primitive::Path(Box::new(PathData {
+        d,
+        fill,
+        stroke: Color::None,
+        stroke_width: 0.0,
+        opacity: None,
+        stroke_dasharray: None,
+    })));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dashes_run_on_over_many_points() {
+        let points: Vec<(f64, f64)> = (0..=100).map(|x| (f64::from(x), 0.0)).collect();
+        let pieces = dashed(&points, "8 2", 1.0);
+        assert_eq!(pieces.len(), 10);
+        assert_eq!((pieces[1][0].0, pieces[1][pieces[1].len() - 1].0), (10.0, 17.0));
+        assert_eq!(dashed(&points[..2], "", 1.0).len(), 1);
+        assert!(dashed(&[], "8 2", 1.0).is_empty());
+    }
+
+    #[test]
+    fn ticks_read_well() {
+        assert_eq!(power(1e-3), "10⁻³");
+        assert_eq!(power(2e-10), "2·10⁻¹⁰");
+        assert_eq!(power(1e45), "10⁴⁵");
+        assert_eq!(tick_words(20_000.0), "20k");
+        assert_eq!(tick_words(0.25), "0.25");
+        assert_eq!(tick_words(3e-17), "0");
+    }
 }

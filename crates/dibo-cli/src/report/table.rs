@@ -1,6 +1,6 @@
 //! The outcome table: one row per series, for the page and for the terminal.
 use super::{average, words};
-use crate::results::{Manifest, RunRecord};
+use crate::results::{Manifest, RunRecord, Series};
 
 /// A table with its head; `right` marks columns of numbers.
 pub struct Table {
@@ -16,9 +16,9 @@ pub struct Table {
 pub fn main_metrics(manifest: &Manifest) -> Vec<String> {
     let mut chosen: Vec<String> = Vec::new();
     let asked = manifest.figures.iter().flat_map(|figure| [Some(&figure.y), figure.y2.as_ref()].into_iter().flatten());
-    let known = |name: &&String| manifest.metrics.contains(name);
+    let known = |name: &&String| manifest.runs.iter().any(|run| run.last.contains_key(*name));
     let asked: Vec<&String> = asked.filter(known).collect();
-    let pool: Vec<&String> = if asked.is_empty() { manifest.metrics.iter().take(2).collect() } else { asked };
+    let pool: Vec<&String> = if asked.is_empty() { manifest.metrics.iter().filter(known).take(2).collect() } else { asked };
     for name in pool {
         if !chosen.contains(name) && chosen.len() < 3 {
             chosen.push(name.clone());
@@ -31,7 +31,9 @@ pub fn main_metrics(manifest: &Manifest) -> Vec<String> {
 pub fn outcome(manifest: &Manifest) -> Table {
     let metrics = main_metrics(manifest);
     let products = manifest.runs.iter().any(|run| run.products > 0);
-    let swept = manifest.series.iter().any(|series| !series.swept.is_empty());
+    // Where the labels say all that is swept, a column of settings would only repeat them.
+    let value = |series: &Series, key: &String| series.settings.get(key).cloned().unwrap_or_else(|| "–".into());
+    let swept = manifest.series.iter().any(|series| series.swept.iter().any(|key| !series.label.contains(&value(series, key))));
     let mut head = vec!["series".to_string()];
     if swept {
         head.push("settings".into());
@@ -47,7 +49,7 @@ pub fn outcome(manifest: &Manifest) -> Table {
         let runs: Vec<&RunRecord> = manifest.runs.iter().filter(|run| run.series == index).collect();
         let mut row = vec![series.label.clone()];
         if swept {
-            let setting = |key: &String| format!("{} = {}", words::symbol(key), series.settings.get(key).map_or("–", String::as_str));
+            let setting = |key: &String| format!("{} = {}", words::symbol(key), value(series, key));
             row.push(series.swept.iter().map(setting).collect::<Vec<_>>().join(", "));
         }
         row.push(outcomes(&runs));

@@ -5,7 +5,17 @@ use std::collections::BTreeMap;
 
 fn figure(kind: &str, x: &str, y: &str, log: &str) -> Figure {
     let name = format!("{kind}-{}-{y}-{log}", x.replace(':', "-"));
-    Figure { name, title: String::new(), x: x.into(), y: y.into(), y2: None, kind: kind.into(), log: log.into(), only: BTreeMap::new(), panels: None }
+    Figure {
+        name,
+        title: String::new(),
+        x: x.into(),
+        y: y.into(),
+        y2: None,
+        kind: kind.into(),
+        log: log.into(),
+        only: BTreeMap::new(),
+        panels: None,
+    }
 }
 
 /// Two series and two seeds; `value(series, seed, iteration)` is the only metric.
@@ -81,7 +91,15 @@ fn the_page_is_whole_and_escaped() {
         extra(Body::Png(vec![1, 2, 3, 4])),
     ];
     let page = std::fs::read_to_string(write(&dir, &manifest, &curves, &claims, &extras).unwrap()).unwrap();
-    for part in ["A &lt;small&gt; &amp; made-up run", "2 reached", "holds only under λ &gt; 10", "does not hold", "<svg viewBox", "AQIDBA==", "2 MB"] {
+    for part in [
+        "A &lt;small&gt; &amp; made-up run",
+        "2 reached",
+        "holds only under λ &gt; 10",
+        "does not hold",
+        "<svg viewBox",
+        "AQIDBA==",
+        "2 MB",
+    ] {
         assert!(page.contains(part), "{part}");
     }
     assert!(!page.contains("<script") && !page.contains("<careful>") && !page.contains("src=\"http") && !page.contains("href="));
@@ -112,7 +130,11 @@ fn degenerate_results_give_a_plot_or_a_reason() {
                 manifest.figures.clear();
                 for log in ["", "x", "xy"] {
                     manifest.figures.push(figure("line", "iteration", "error", log));
-                    manifest.figures.push(Figure { y2: Some("error".into()), panels: Some("graph.nu".into()), ..figure("line", "seconds", "error", log) });
+                    manifest.figures.push(Figure {
+                        y2: Some("error".into()),
+                        panels: Some("graph.nu".into()),
+                        ..figure("line", "seconds", "error", log)
+                    });
                     manifest.figures.push(figure("points", "setting:graph.nu", "error", log));
                 }
                 manifest.figures.push(figure("bar", "", "error", "y"));
@@ -150,7 +172,8 @@ fn seeds_that_stop_early_are_carried_or_left_out() {
 
 #[test]
 fn graphs_are_drawn_for_any_edges() {
-    let list = [("one way".to_string(), vec![(0, 1, false), (1, 2, true), (2, 0, false), (1, 1, false), (7, 0, true)]), ("none".into(), vec![])];
+    let list =
+        [("one way".to_string(), vec![(0, 1, false), (1, 2, true), (2, 0, false), (1, 1, false), (7, 0, true)]), ("none".into(), vec![])];
     assert!(plot::graphs(3, &list).unwrap().svg.contains("one way"));
     assert!(plot::graphs(1, &list).is_ok() && plot::graphs(200, &list).is_ok() && plot::graphs(0, &list).is_err());
 }

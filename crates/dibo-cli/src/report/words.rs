@@ -4,6 +4,7 @@
 pub fn column(name: &str) -> String {
     match name {
         "iteration" => "iterations".into(),
+        "seconds" => "time".into(),
         "bytes" => "bytes sent".into(),
         "gradients" => "gradients computed".into(),
         "products" => "second-order products".into(),
@@ -37,7 +38,9 @@ pub fn symbol(key: &str) -> String {
 pub fn without(label: &str, settings: &[(&str, &str)]) -> String {
     let hidden = |part: &str| {
         let Some((name, value)) = part.trim_end_matches([',', ';']).split_once('=') else { return false };
-        settings.iter().any(|(key, hidden)| value == *hidden && (name == symbol(key) || name == *key || key.rsplit('.').next() == Some(name)))
+        settings
+            .iter()
+            .any(|(key, hidden)| value == *hidden && (name == symbol(key) || name == *key || key.rsplit('.').next() == Some(name)))
     };
     let kept: Vec<&str> = label.split_whitespace().filter(|part| !hidden(part)).collect();
     let text = kept.join(" ");
@@ -67,24 +70,30 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// A mean and its deviation, such as `0.5 ± 0.01`; the deviation has two digits.
+/// A mean and its deviation, such as `0.500 ± 0.012`: two digits of the deviation, and the mean to the same place.
 pub fn mean_and_deviation(mean: f64, deviation: f64) -> String {
-    if deviation.is_finite() && deviation > 0.0 { format!("{} ± {}", number(mean), two_digits(deviation)) } else { number(mean) }
-}
-
-fn two_digits(value: f64) -> String {
-    if !(1e-3..1e6).contains(&value) {
-        return format!("{value:.1e}");
+    if !mean.is_finite() || !deviation.is_finite() || deviation <= 0.0 {
+        return number(mean);
     }
-    let decimals = (1 - value.log10().floor() as i32).max(0) as usize;
-    format!("{value:.decimals$}")
+    let largest = mean.abs().max(deviation);
+    let exponent = if (1e-2..1e6).contains(&largest) { 0 } else { largest.log10().floor() as i32 };
+    let size = 10f64.powi(exponent);
+    let place = 1 - (deviation / size).log10().floor() as i32;
+    if place > 6 {
+        return format!("{} ± {deviation:.1e}", number(mean));
+    }
+    let decimals = place.max(0) as usize;
+    let text = format!("{:.decimals$} ± {:.decimals$}", mean / size, deviation / size);
+    if exponent == 0 { text } else { format!("({text})e{exponent}") }
 }
 
 /// How to show a column on an axis: divide by the first, and name the second, such as `(1e6, "MB")`.
 pub fn unit(name: &str, largest: f64) -> (f64, &'static str) {
     let pick = |units: &[(f64, &'static str)]| units.iter().copied().rfind(|(size, _)| largest >= *size).unwrap_or(units[0]);
     match name {
-        "bytes" | "state_bytes" | "bytes_per_iteration" => pick(&[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"), (1e15, "PB")]),
+        "bytes" | "state_bytes" | "bytes_per_iteration" => {
+            pick(&[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"), (1e15, "PB")])
+        }
         "seconds" if largest >= 7200.0 => (3600.0, "h"),
         "seconds" if largest >= 300.0 => (60.0, "min"),
         "seconds" => pick(&[(1e-6, "µs"), (1e-3, "ms"), (1.0, "s")]),
@@ -102,7 +111,12 @@ pub fn quantity(name: &str, value: f64) -> String {
         unit => unit,
     };
     let value = value / size;
-    let text = if value.is_finite() && value.abs() >= 1e-3 && size != 1.0 { number((value * 1000.0).round() / 1000.0) } else { number(value) };
+    let decimals = if value.abs() >= 100.0 || value == 0.0 { 0 } else { (2 - value.abs().log10().floor() as i32).clamp(0, 6) as usize };
+    let text = match (value.is_finite() && value.abs() < 1e6, decimals) {
+        (false, _) => number(value),
+        (true, 0) => format!("{value:.0}"),
+        (true, _) => format!("{value:.decimals$}").trim_end_matches('0').trim_end_matches('.').into(),
+    };
     if short.is_empty() { text } else { format!("{text} {short}") }
 }
 
@@ -121,7 +135,11 @@ mod tests {
         assert_eq!(quantity("bytes", 12_500_000.0), "12.5 MB");
         assert_eq!(quantity("seconds", 0.00213), "2.13 ms");
         assert_eq!(quantity("seconds", 0.0), "0 µs");
-        assert_eq!(mean_and_deviation(0.5, 0.0123), "0.5 ± 0.012");
+        assert_eq!(quantity("seconds", 11.283), "11.3 s");
+        assert_eq!(quantity("gradients", 3_210_000.0), "3.21 M");
+        assert_eq!(mean_and_deviation(0.5, 0.0123), "0.500 ± 0.012");
+        assert_eq!(mean_and_deviation(2.01e-10, 2.2e-11), "(2.01 ± 0.22)e-10");
+        assert_eq!(mean_and_deviation(5000.4, 120.0), "5000 ± 120");
         assert_eq!(number(1.5e-7), "1.50e-7");
         assert_eq!(number(f64::NAN), "–");
     }
