@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 /// Okabe and Ito's colours, which colour-blind readers tell apart; their yellow is too pale for a line.
 const COLOURS: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D"];
+/// Kinds of dashes; dots are for the right axis.
+const STYLES: usize = 4;
 const MOST_POINTS: usize = 300;
 /// Values of a diverging run beyond this are not drawn.
 const CAP: f64 = 1e6;
@@ -69,15 +71,15 @@ impl Picture {
 /// rounds each end, which `width` makes up for.
 fn dashed(points: &[(f64, f64)], pattern: &str, width: f64) -> Vec<Vec<(f64, f64)>> {
     let lengths: Vec<f64> = pattern.split_whitespace().filter_map(|part| part.parse().ok()).filter(|length| *length > 0.0).collect();
-    if lengths.len() < 2 || lengths.len() % 2 == 1 {
+    if lengths.len() < 2 || !lengths.len().is_multiple_of(2) {
         return vec![points.to_vec()];
     }
     let length = |index: usize| {
         let length = lengths[index % lengths.len()];
-        if index % 2 == 0 { (length - width).max(0.1) } else { length + width }
+        if index.is_multiple_of(2) { (length - width).max(0.1) } else { length + width }
     };
     let (mut pieces, mut piece) = (Vec::new(), points.first().map(|point| vec![*point]).unwrap_or_default());
-    let (mut index, mut left) = (0, length(0));
+    let (mut index, mut left) = (0_usize, length(0));
     for pair in points.windows(2) {
         let ((x0, y0), (x1, y1)) = (pair[0], pair[1]);
         let total = (x1 - x0).hypot(y1 - y0);
@@ -85,7 +87,7 @@ fn dashed(points: &[(f64, f64)], pattern: &str, width: f64) -> Vec<Vec<(f64, f64
         while total - done > left {
             done += left;
             let at = (x0 + (x1 - x0) * done / total, y0 + (y1 - y0) * done / total);
-            if index % 2 == 0 {
+            if index.is_multiple_of(2) {
                 piece.push(at);
                 pieces.push(std::mem::take(&mut piece));
             } else {
@@ -95,7 +97,7 @@ fn dashed(points: &[(f64, f64)], pattern: &str, width: f64) -> Vec<Vec<(f64, f64
             left = length(index);
         }
         left -= total - done;
-        if index % 2 == 0 {
+        if index.is_multiple_of(2) {
             piece.push((x1, y1));
         }
     }
@@ -119,38 +121,101 @@ pub fn draw(figure: &Figure, manifest: &Manifest, curves: &Curves) -> Result<Pic
 /// The series of one panel, with its title.
 struct Panel {
     title: Option<String>,
-    /// Index of the series, its label within the figure, and the place of that label in the legend.
-    series: Vec<(usize, String, usize)>,
+    series: Vec<Member>,
+}
+
+/// A series within a figure.
+struct Member {
+    /// Index of the series.
+    index: usize,
+    label: String,
+    look: Look,
+}
+
+/// Colour and dashes; series with the same look share an entry of the legend.
+#[derive(Clone, Copy, PartialEq)]
+struct Look {
+    colour: usize,
+    dashes: usize,
+}
+
+impl Look {
+    fn colour(self) -> &'static str {
+        COLOURS[self.colour % COLOURS.len()]
+    }
+
+    fn style(self) -> LineStyle {
+        match self.dashes % STYLES {
+            0 => LineStyle::Solid,
+            1 => LineStyle::Custom("9 4".into()),
+            2 => LineStyle::Custom("9 3 2 3".into()),
+            _ => LineStyle::Custom("5 3".into()),
+        }
+    }
 }
 
 fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>> {
-    let mut panels: Vec<(String, Panel)> = Vec::new();
-    let mut labels: Vec<String> = Vec::new();
-    for (index, series) in manifest.series.iter().enumerate() {
-        let setting = |key: &str| series.settings.get(key).map_or("", String::as_str);
-        if figure.only.iter().any(|(key, value)| setting(key) != value) {
-            continue;
-        }
-        let shown = figure.only.keys().map(String::as_str).chain(figure.panels.as_deref()).chain(figure.x.strip_prefix("setting:"));
-        let hidden: Vec<(&str, &str)> = shown.map(|key| (key, setting(key))).collect();
-        let label = words::without(&series.label, &hidden);
-        let place = labels.iter().position(|known| *known == label).unwrap_or_else(|| {
-            labels.push(label.clone());
-            labels.len() - 1
-        });
-        let value = figure.panels.as_deref().map_or("", setting);
-        if !panels.iter().any(|(known, _)| known == value) {
-            let title = figure.panels.as_ref().map(|key| format!("{} = {value}", words::symbol(key)));
-            panels.push((value.into(), Panel { title, series: Vec::new() }));
-        }
-        if let Some((_, panel)) = panels.iter_mut().find(|(known, _)| known == value) {
-            panel.series.push((index, label, place));
-        }
-    }
-    if panels.is_empty() {
+    let setting = |index: usize, key: &str| manifest.series[index].settings.get(key).map_or("", String::as_str);
+    let chosen = |index: &usize| figure.only.iter().all(|(key, value)| setting(*index, key) == value);
+    let chosen: Vec<usize> = (0..manifest.series.len()).filter(chosen).collect();
+    if chosen.is_empty() {
         bail!("no series has the settings the figure asks for");
     }
+    let across = figure.x.strip_prefix("setting:");
+    let algorithm = |index: usize| manifest.series[index].algorithm.as_str();
+    // With the algorithms along the axis, a label must not begin with one.
+    let by_algorithm = across.is_some_and(|key| chosen.iter().all(|&index| setting(index, key) == algorithm(index)));
+    let label = |index: usize| {
+        let series = &manifest.series[index];
+        let shown: Vec<&str> = figure.only.keys().map(String::as_str).chain(figure.panels.as_deref()).chain(across).collect();
+        if by_algorithm {
+            let rest = series.swept.iter().filter(|key| !shown.contains(&key.as_str()));
+            let rest: Vec<String> = rest.map(|key| format!("{}={}", words::symbol(key), setting(index, key))).collect();
+            return if rest.is_empty() { "all".into() } else { rest.join(" ") };
+        }
+        words::without(&series.label, &shown.iter().map(|key| (*key, setting(index, key))).collect::<Vec<_>>())
+    };
+    let labels: Vec<(usize, String)> = chosen.iter().map(|&index| (index, label(index))).collect();
+    let looks =
+        looks(&labels.iter().map(|(index, label)| (label.as_str(), if by_algorithm { "" } else { algorithm(*index) })).collect::<Vec<_>>());
+    let mut panels: Vec<(&str, Panel)> = Vec::new();
+    for ((index, label), look) in labels.into_iter().zip(looks) {
+        let value = figure.panels.as_deref().map_or("", |key| setting(index, key));
+        let member = Member { index, label, look };
+        match panels.iter_mut().find(|(known, _)| *known == value) {
+            Some((_, panel)) => panel.series.push(member),
+            None => {
+                let title = figure.panels.as_ref().map(|key| format!("{} = {value}", words::symbol(key)));
+                panels.push((value, Panel { title, series: vec![member] }));
+            }
+        }
+    }
     Ok(panels.into_iter().map(|(_, panel)| panel).collect())
+}
+
+/// One look per label: colour by algorithm and dashes by variant where that is clear, else both by order.
+fn looks(labels: &[(&str, &str)]) -> Vec<Look> {
+    let mut algorithms: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut order: Vec<&str> = Vec::new();
+    for &(label, algorithm) in labels {
+        if !order.contains(&label) {
+            order.push(label);
+        }
+        match algorithms.iter_mut().find(|(known, _)| *known == algorithm) {
+            Some((_, variants)) if variants.contains(&label) => {}
+            Some((_, variants)) => variants.push(label),
+            None => algorithms.push((algorithm, vec![label])),
+        }
+    }
+    let most = algorithms.iter().map(|(_, variants)| variants.len()).max().unwrap_or(0);
+    let clear = (2..=COLOURS.len()).contains(&algorithms.len()) && (2..=STYLES).contains(&most);
+    let look = |&(label, algorithm): &(&str, &str)| {
+        let place = order.iter().position(|known| *known == label).unwrap_or(0);
+        let colour = algorithms.iter().position(|(known, _)| *known == algorithm).unwrap_or(0);
+        let dashes = algorithms[colour].1.iter().position(|known| *known == label).unwrap_or(0);
+        if clear { Look { colour, dashes } } else { Look { colour: place, dashes: place } }
+    };
+    labels.iter().map(look).collect()
 }
 
 /// One axis: its range, whether it is logarithmic, its unit and its words.
@@ -276,13 +341,11 @@ struct Entry {
     dashes: Option<String>,
 }
 
-fn style(place: usize) -> LineStyle {
-    match place % 4 {
-        0 => LineStyle::Solid,
-        1 => LineStyle::Custom("9 4".into()),
-        2 => LineStyle::Custom("9 3 2 3".into()),
-        _ => LineStyle::Custom("5 3".into()),
-    }
+/// A line ready to draw, and whether all its runs diverged.
+struct Drawn {
+    line: Vec<Point>,
+    look: Look,
+    lost: bool,
 }
 
 fn lines(figure: &Figure, manifest: &Manifest, curves: &Curves, panels: &[Panel]) -> Result<Picture> {
@@ -292,17 +355,17 @@ fn lines(figure: &Figure, manifest: &Manifest, curves: &Curves, panels: &[Panel]
         }
     }
     let (log_x, log_y) = (figure.log.contains('x'), figure.log.contains('y'));
-    let load = |name: &str, log_y: bool| -> Vec<Vec<(Vec<Point>, usize, bool)>> {
-        let one = |&(index, _, place): &(usize, String, usize)| {
-            let mut line = average::mean_line(manifest, curves, index, &figure.x, name);
+    let load = |name: &str, log_y: bool| -> Vec<Vec<Drawn>> {
+        let one = |member: &Member| {
+            let mut line = average::mean_line(manifest, curves, member.index, &figure.x, name);
             if log_y {
                 line = average::positive(line);
             }
             line.retain(|point| !log_x || point.x > 0.0);
             let x: Vec<f64> = line.iter().map(|point| point.x).collect();
             let line: Vec<Point> = average::thin(&x, MOST_POINTS, log_x).into_iter().map(|index| line[index]).collect();
-            let (lost, all) = average::diverged(manifest, index);
-            (line, place, all > 0 && lost == all)
+            let (lost, all) = average::diverged(manifest, member.index);
+            Drawn { line, look: member.look, lost: all > 0 && lost == all }
         };
         let mut loaded: Vec<Vec<_>> = panels.iter().map(|panel| panel.series.iter().map(one).collect()).collect();
         trim(&mut loaded, log_y);
@@ -310,9 +373,9 @@ fn lines(figure: &Figure, manifest: &Manifest, curves: &Curves, panels: &[Panel]
     };
     let left = load(&figure.y, log_y);
     let right = figure.y2.as_ref().map(|name| load(name, false));
-    let all = || left.iter().flatten().chain(right.iter().flatten().flatten()).flat_map(|(line, ..)| line.iter());
-    let edges = |lines: &[Vec<(Vec<Point>, usize, bool)>]| -> Vec<f64> {
-        lines.iter().flatten().flat_map(|(line, ..)| line.iter().flat_map(|point| [point.low, point.high])).collect()
+    let all = || left.iter().flatten().chain(right.iter().flatten().flatten()).flat_map(|drawn| drawn.line.iter());
+    let edges = |lines: &[Vec<Drawn>]| -> Vec<f64> {
+        lines.iter().flatten().flat_map(|drawn| drawn.line.iter().flat_map(|point| [point.low, point.high])).collect()
     };
     let none = || anyhow!("`{}` has no value to draw", figure.y);
     let x_axis = Axis::over(all().map(|point| point.x), &figure.x, log_x).ok_or_else(none)?;
@@ -321,8 +384,8 @@ fn lines(figure: &Figure, manifest: &Manifest, curves: &Curves, panels: &[Panel]
         (Some(right), Some(name)) => Axis::over(edges(right).into_iter(), name, false),
         _ => None,
     };
-    let plot = |line: &[Point], place: usize, axis: &Axis, dotted: bool| -> Vec<Plot> {
-        let colour = COLOURS[place % COLOURS.len()];
+    let plot = |drawn: &Drawn, axis: &Axis, dotted: bool| -> Vec<Plot> {
+        let (line, colour) = (&drawn.line, drawn.look.colour());
         let at: Vec<(f64, f64)> = line.iter().map(|point| (x_axis.place(point.x), axis.place(point.y))).collect();
         if let [only] = at[..] {
             return vec![Plot::Scatter(ScatterPlot::new().with_data([only]).with_color(colour).with_size(4.0))];
@@ -331,7 +394,7 @@ fn lines(figure: &Figure, manifest: &Manifest, curves: &Curves, panels: &[Panel]
         if dotted {
             plot = plot.with_line_style(LineStyle::Custom("2 3".into()));
         } else {
-            plot = plot.with_line_style(style(place));
+            plot = plot.with_line_style(drawn.look.style());
             if line.iter().any(|point| point.high > point.low) {
                 plot = plot.with_band(line.iter().map(|p| axis.place(p.low)), line.iter().map(|p| axis.place(p.high)));
                 plot.band = plot.band.map(|band| band.with_opacity(0.18));
@@ -340,9 +403,9 @@ fn lines(figure: &Figure, manifest: &Manifest, curves: &Curves, panels: &[Panel]
         vec![Plot::Line(plot)]
     };
     let cells = left.iter().enumerate().map(|(index, lines)| {
-        let primary = lines.iter().flat_map(|(line, place, _)| plot(line, *place, &y_axis, false)).collect();
+        let primary = lines.iter().flat_map(|drawn| plot(drawn, &y_axis, false)).collect();
         let secondary = match (&right, &y2_axis) {
-            (Some(right), Some(axis)) => right[index].iter().flat_map(|(line, place, _)| plot(line, *place, axis, true)).collect(),
+            (Some(right), Some(axis)) => right[index].iter().flat_map(|drawn| plot(drawn, axis, true)).collect(),
             _ => Vec::new(),
         };
         (primary, secondary)
@@ -372,13 +435,13 @@ fn lines(figure: &Figure, manifest: &Manifest, curves: &Curves, panels: &[Panel]
 }
 
 /// Ends diverging lines a little outside the others, so that they leave the picture and do not squash it.
-fn trim(panels: &mut [Vec<(Vec<Point>, usize, bool)>], log: bool) {
-    let sound = || panels.iter().flatten().filter(|(_, _, lost)| !lost).flat_map(|(line, ..)| line.iter());
+fn trim(panels: &mut [Vec<Drawn>], log: bool) {
+    let sound = || panels.iter().flatten().filter(|drawn| !drawn.lost).flat_map(|drawn| drawn.line.iter());
     let finite = |values: Vec<f64>| values.into_iter().filter(|value| value.abs() <= CAP).collect::<Vec<f64>>();
     let mut known = finite(sound().flat_map(|point| [point.low, point.high]).collect());
     if known.is_empty() {
         // All diverge: show where they come from, and the way up.
-        known = finite(panels.iter().flatten().flat_map(|(line, ..)| line.first().map(|point| point.y)).collect());
+        known = finite(panels.iter().flatten().filter_map(|drawn| drawn.line.first().map(|point| point.y)).collect());
         known.extend(known.clone().iter().map(|value| if log { value * 1e3 } else { value + 9.0 * value.abs() }));
     }
     let low = known.iter().copied().fold(f64::INFINITY, f64::min);
@@ -388,9 +451,10 @@ fn trim(panels: &mut [Vec<(Vec<Point>, usize, bool)>], log: bool) {
         (true, true) => (0.0, (high * 10.0).min(CAP.max(high))),
         (true, false) => (low - 0.25 * (high - low), high + 0.25 * (high - low)),
     };
-    for (line, _, lost) in panels.iter_mut().flatten() {
-        let points = std::mem::take(line);
-        *line = if *lost { average::cut(points, low, high) } else { points.into_iter().filter(|point| point.y.is_finite()).collect() };
+    for drawn in panels.iter_mut().flatten() {
+        let points = std::mem::take(&mut drawn.line);
+        drawn.line =
+            if drawn.lost { average::cut(points, low, high) } else { points.into_iter().filter(|point| point.y.is_finite()).collect() };
     }
 }
 
@@ -399,7 +463,7 @@ fn bars(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pictur
         let runs = manifest.runs.iter().filter(|run| run.series == index);
         average::mean_sd(&runs.map(|run| average::ending(run, &figure.y)).filter(|value| value.is_finite()).collect::<Vec<_>>())
     };
-    let rows: Vec<Vec<_>> = panels.iter().map(|panel| panel.series.iter().map(|(index, ..)| measure(*index)).collect()).collect();
+    let rows: Vec<Vec<_>> = panels.iter().map(|panel| panel.series.iter().map(|member| measure(member.index)).collect()).collect();
     let tops = rows.iter().flatten().map(|(mean, sd)| mean + if sd.is_finite() { *sd } else { 0.0 });
     let axis = Axis::over(tops.chain([0.0]), &figure.y, false).filter(|_| rows.iter().flatten().any(|(mean, _)| mean.is_finite()));
     let axis = axis.ok_or_else(|| anyhow!("`{}` has no value to draw", figure.y))?;
@@ -408,10 +472,10 @@ fn bars(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pictur
         let mut plot = BarPlot::new().with_horizontal(true).with_width(0.65).with_error_cap_width(0.4);
         let mut errors = Vec::new();
         // The lowest category comes first, and a reader begins at the top.
-        for ((index, label, place), &(mean, sd)) in panel.series.iter().zip(rows).rev() {
-            let (lost, all) = average::diverged(manifest, *index);
-            let label = format!("{label}{}", divergence(lost, all));
-            plot = plot.with_colored_bar(label, if mean.is_finite() { axis.place(mean) } else { 0.0 }, COLOURS[place % COLOURS.len()]);
+        for (member, &(mean, sd)) in panel.series.iter().zip(rows).rev() {
+            let (lost, all) = average::diverged(manifest, member.index);
+            let label = format!("{}{}", member.label, divergence(lost, all));
+            plot = plot.with_colored_bar(label, if mean.is_finite() { axis.place(mean) } else { 0.0 }, member.look.colour());
             errors.push(if sd.is_finite() { axis.place(sd) } else { 0.0 });
         }
         if errors.iter().any(|error| *error > 0.0) {
@@ -440,9 +504,9 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
     let key = figure.x.strip_prefix("setting:").with_context(|| format!("kind points needs x = \"setting:KEY\", not `{}`", figure.x))?;
     let value = |index: usize| manifest.series[index].settings.get(key).cloned().unwrap_or_default();
     let mut names: Vec<String> = Vec::new();
-    for (index, ..) in panels.iter().flat_map(|panel| &panel.series) {
-        if !names.contains(&value(*index)) {
-            names.push(value(*index));
+    for member in panels.iter().flat_map(|panel| &panel.series) {
+        if !names.contains(&value(member.index)) {
+            names.push(value(member.index));
         }
     }
     let numbers: Option<Vec<f64>> = names.iter().map(|name| name.parse().ok().filter(|x: &f64| x.is_finite())).collect();
@@ -453,19 +517,19 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
     let log_x = figure.log.contains('x') && numbers.is_some();
     let log_y = figure.log.contains('y');
     // Panel → legend entry → points.
-    let groups: Vec<Vec<(usize, Vec<Point>)>> = panels
+    let groups: Vec<Vec<(Look, Vec<Point>)>> = panels
         .iter()
         .map(|panel| {
-            let mut groups: Vec<(usize, Vec<Point>)> = Vec::new();
-            for &(index, _, place) in &panel.series {
+            let mut groups: Vec<(Look, Vec<Point>)> = Vec::new();
+            for &Member { index, look, .. } in &panel.series {
                 let runs = manifest.runs.iter().filter(|run| run.series == index && run.outcome != "diverged");
                 let values: Vec<f64> = runs.map(|run| average::ending(run, &figure.y)).filter(|value| value.is_finite()).collect();
                 let (y, sd) = average::mean_sd(&values);
                 let sd = if sd.is_finite() { sd } else { 0.0 };
                 let point = Point { x: across(index), y, low: y - sd, high: y + sd };
-                match groups.iter_mut().find(|(known, _)| *known == place) {
+                match groups.iter_mut().find(|(known, _)| *known == look) {
                     Some((_, points)) => points.push(point),
-                    None => groups.push((place, vec![point])),
+                    None => groups.push((look, vec![point])),
                 }
             }
             for (_, points) in &mut groups {
@@ -491,10 +555,10 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
     let y_axis = Axis::over(all.iter().flat_map(|point| [point.low / spare, point.high * spare]), &figure.y, log_y).ok_or_else(none)?;
     let cells = groups.iter().map(|groups| {
         let mut plots = Vec::new();
-        for (place, points) in groups.iter().filter(|(_, points)| !points.is_empty()) {
-            let colour = COLOURS[place % COLOURS.len()];
+        for (look, points) in groups.iter().filter(|(_, points)| !points.is_empty()) {
+            let colour = look.colour();
             let at: Vec<(f64, f64)> = points.iter().map(|point| (x_axis.place(point.x), y_axis.place(point.y))).collect();
-            let mut line = LinePlot::new().with_data(at.clone()).with_color(colour).with_line_style(style(*place));
+            let mut line = LinePlot::new().with_data(at.clone()).with_color(colour).with_line_style(look.style());
             if points.iter().any(|point| point.high > point.low) {
                 let error = |p: &Point| (y_axis.place(p.y) - y_axis.place(p.low), y_axis.place(p.high) - y_axis.place(p.y));
                 line = line.with_y_err_asymmetric(points.iter().map(error));
@@ -528,18 +592,18 @@ fn divergence(lost: usize, all: usize) -> String {
 }
 
 fn legend(manifest: &Manifest, panels: &[Panel]) -> Vec<Entry> {
-    let mut found: Vec<(usize, String, usize, usize)> = Vec::new();
-    for (index, label, place) in panels.iter().flat_map(|panel| &panel.series) {
-        let (lost, all) = average::diverged(manifest, *index);
-        match found.iter_mut().find(|(known, ..)| known == place) {
-            Some((_, _, losts, alls)) => (*losts, *alls) = (*losts + lost, *alls + all),
-            None => found.push((*place, label.clone(), lost, all)),
+    let mut found: Vec<(&Member, usize, usize)> = Vec::new();
+    for member in panels.iter().flat_map(|panel| &panel.series) {
+        let (lost, all) = average::diverged(manifest, member.index);
+        match found.iter_mut().find(|(known, ..)| known.label == member.label) {
+            Some((_, losts, alls)) => (*losts, *alls) = (*losts + lost, *alls + all),
+            None => found.push((member, lost, all)),
         }
     }
-    let entry = |(place, label, lost, all): (usize, String, usize, usize)| Entry {
-        label: label + &divergence(lost, all),
-        colour: COLOURS[place % COLOURS.len()].into(),
-        dashes: style(place).dasharray(),
+    let entry = |(member, lost, all): (&Member, usize, usize)| Entry {
+        label: format!("{}{}", member.label, divergence(lost, all)),
+        colour: member.look.colour().into(),
+        dashes: member.look.style().dasharray(),
     };
     found.into_iter().map(entry).collect()
 }
@@ -624,8 +688,11 @@ fn finish(scene: Scene) -> Picture {
     Picture { svg, scene }
 }
 
-/// Draws directed graphs side by side, `agents` on a circle; an edge is (sender, receiver, dashed orange instead of solid blue).
-pub fn graphs(agents: usize, graphs: &[(String, Vec<(usize, usize, bool)>)]) -> Result<Picture> {
+/// Edges of a graph: sender, receiver, and whether it is drawn dashed orange instead of solid blue.
+pub type Edges = Vec<(usize, usize, bool)>;
+
+/// Draws directed graphs side by side, each with its title and with `agents` on a circle.
+pub fn graphs(agents: usize, graphs: &[(String, Edges)]) -> Result<Picture> {
     const SIDE: f64 = 230.0;
     if agents == 0 || graphs.is_empty() {
         bail!("there is no graph to draw");
@@ -704,6 +771,15 @@ mod tests {
         assert_eq!((pieces[1][0].0, pieces[1][pieces[1].len() - 1].0), (10.0, 17.0));
         assert_eq!(dashed(&points[..2], "", 1.0).len(), 1);
         assert!(dashed(&[], "8 2", 1.0).is_empty());
+    }
+
+    #[test]
+    fn looks_follow_algorithms_where_they_can() {
+        let pair = |look: &Look| (look.colour, look.dashes);
+        let mixed = looks(&[("FAB λ=1", "fab"), ("FAB λ=2", "fab"), ("SOBA λ=1", "soba"), ("FAB λ=1", "fab")]);
+        assert_eq!(mixed.iter().map(pair).collect::<Vec<_>>(), [(0, 0), (0, 1), (1, 0), (0, 0)]);
+        let one_each = looks(&[("FAB", "fab"), ("SOBA", "soba")]);
+        assert_eq!(one_each.iter().map(pair).collect::<Vec<_>>(), [(0, 0), (1, 1)]);
     }
 
     #[test]
