@@ -7,7 +7,7 @@ use kuva::backend::{raster::RasterBackend, svg::SvgBackend};
 use kuva::plot::scatter::ScatterPlot;
 use kuva::plot::{BarPlot, LinePlot, LineStyle};
 use kuva::render::color::Color;
-use kuva::render::layout::{Layout, TickFormat};
+use kuva::render::layout::{AxisLabelOverlap, Layout, TickFormat};
 use kuva::render::plots::Plot;
 use kuva::render::render::{PathData, Primitive, Scene, TextAnchor};
 use std::path::Path;
@@ -555,23 +555,32 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
     let y_axis = Axis::over(all.iter().flat_map(|point| [point.low / spare, point.high * spare]), &figure.y, log_y).ok_or_else(none)?;
     let cells = groups.iter().map(|groups| {
         let mut plots = Vec::new();
-        for (look, points) in groups.iter().filter(|(_, points)| !points.is_empty()) {
+        for (nth, (look, points)) in groups.iter().enumerate().filter(|(_, (_, points))| !points.is_empty()) {
             let colour = look.colour();
-            let at: Vec<(f64, f64)> = points.iter().map(|point| (x_axis.place(point.x), y_axis.place(point.y))).collect();
-            let mut line = LinePlot::new().with_data(at.clone()).with_color(colour).with_line_style(look.style());
+            // Names have no order, so no line joins them, and dots of one name stand side by side.
+            let aside = if numbers.is_some() { 0.0 } else { (nth as f64 - (groups.len() - 1) as f64 / 2.0) * 0.5 / groups.len() as f64 };
+            let at: Vec<(f64, f64)> = points.iter().map(|point| (x_axis.place(point.x) + aside, y_axis.place(point.y))).collect();
+            let errors = points.iter().map(|p| (y_axis.place(p.y) - y_axis.place(p.low), y_axis.place(p.high) - y_axis.place(p.y)));
+            let mut dots = ScatterPlot::new().with_data(at.clone()).with_color(colour).with_size(4.0);
             if points.iter().any(|point| point.high > point.low) {
-                let error = |p: &Point| (y_axis.place(p.y) - y_axis.place(p.low), y_axis.place(p.high) - y_axis.place(p.y));
-                line = line.with_y_err_asymmetric(points.iter().map(error));
+                dots = dots.with_y_err_asymmetric(errors);
             }
-            plots.push(Plot::Line(line));
-            plots.push(Plot::Scatter(ScatterPlot::new().with_data(at).with_color(colour).with_size(4.0)));
+            if numbers.is_some() {
+                plots.push(Plot::Line(LinePlot::new().with_data(at).with_color(colour).with_line_style(look.style())));
+            }
+            plots.push(Plot::Scatter(dots));
         }
         (plots, Vec::new())
     });
     let base = |panel: &Panel, first: bool, _: bool| {
         let mut layout = y_axis.on_y(x_axis.on_x(layout(panel, x_axis.range, y_axis.range)));
         if numbers.is_none() {
-            layout = layout.with_x_categories(names.clone());
+            let names: Vec<String> = names.iter().map(|name| full_name(manifest, name)).collect();
+            let letters = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) * names.len();
+            if letters as f64 * f64::from(FONT) * LETTER > 480.0 / panels.len().min(3) as f64 {
+                layout = layout.with_x_label_overlap(AxisLabelOverlap::Stagger);
+            }
+            layout = layout.with_x_categories(names);
         } else if !x_axis.log {
             layout = layout.with_x_axis_min(x_axis.range.0).with_x_axis_max(x_axis.range.1);
         }
@@ -581,6 +590,13 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
         layout
     };
     arrange(panels, cells.collect(), base, &legend(manifest, panels), 330.0)
+}
+
+/// An algorithm's name as the labels write it; other names as they are.
+fn full_name(manifest: &Manifest, name: &str) -> String {
+    let Some(series) = manifest.series.iter().find(|series| series.algorithm == name) else { return name.into() };
+    let swept = series.swept.iter().filter_map(|key| Some((key.as_str(), series.settings.get(key)?.as_str())));
+    words::without(&series.label, &swept.collect::<Vec<_>>())
 }
 
 fn divergence(lost: usize, all: usize) -> String {

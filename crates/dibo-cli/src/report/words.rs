@@ -17,7 +17,11 @@ pub fn column(name: &str) -> String {
 
 /// A setting's short sign, such as `ν` for `graph.nu`.
 pub fn symbol(key: &str) -> String {
-    let last = key.rsplit('.').next().unwrap_or(key);
+    let mut parts = key.rsplit('.');
+    let last = match (parts.next(), parts.next()) {
+        (Some("name" | "kind"), Some(parent)) => parent,
+        (last, _) => last.unwrap_or(key),
+    };
     let (head, tail) = last.split_once('_').unwrap_or((last, ""));
     let sign = match head {
         "lambda" => "λ",
@@ -128,7 +132,7 @@ mod tests {
     fn words_are_human() {
         assert_eq!(column("relative_error"), "relative error");
         assert_eq!(symbol("algorithm.eta_x"), "ηx");
-        assert_eq!(symbol("graph.kind"), "kind");
+        assert_eq!(symbol("graph.kind"), "graph");
         assert_eq!(without("FAB λ=60, ν=0.3", &[("graph.nu", "0.3")]), "FAB λ=60");
         assert_eq!(without("FAB τ=0.3 ν=0.3", &[("graph.nu", "0.3")]), "FAB τ=0.3");
         assert_eq!(without("ν=0.3", &[("graph.nu", "0.3")]), "ν=0.3");
