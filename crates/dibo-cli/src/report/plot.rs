@@ -7,7 +7,7 @@ use kuva::backend::{raster::RasterBackend, svg::SvgBackend};
 use kuva::plot::scatter::ScatterPlot;
 use kuva::plot::{BarPlot, LinePlot, LineStyle};
 use kuva::render::color::Color;
-use kuva::render::layout::{AxisLabelOverlap, Layout, TickFormat};
+use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
 use kuva::render::render::{PathData, Primitive, Scene, TextAnchor};
 use std::path::Path;
@@ -578,7 +578,7 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
             let names: Vec<String> = names.iter().map(|name| full_name(manifest, name)).collect();
             let letters = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) * names.len();
             if letters as f64 * f64::from(FONT) * LETTER > 480.0 / panels.len().min(3) as f64 {
-                layout = layout.with_x_label_overlap(AxisLabelOverlap::Stagger);
+                layout = layout.with_x_tick_rotate(-25.0);
             }
             layout = layout.with_x_categories(names);
         } else if !x_axis.log {
