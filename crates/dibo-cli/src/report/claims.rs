@@ -1,0 +1,29 @@
+//! What the paper says, and whether this run agrees.
+
+/// One claim with its verdict.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Its id, such as `P1`.
+    pub id: String,
+    /// The claim in plain words.
+    pub statement: String,
+    /// What the run says about it.
+    pub verdict: Verdict,
+    /// The measured number, with its unit.
+    pub number: String,
+    /// How to read the number.
+    pub reading: String,
+}
+
+/// What a run says about a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The run agrees.
+    Holds,
+    /// The run disagrees.
+    DoesNotHold,
+    /// The run agrees where this condition is met.
+    HoldsOnlyUnder(String),
+    /// The run cannot tell.
+    NotMeasured,
+}

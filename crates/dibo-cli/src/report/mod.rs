@@ -1,0 +1,173 @@
+//! The report of an experiment, made from its results folder alone: plots and one page that needs nothing else.
+pub mod average;
+pub mod claims;
+pub mod plot;
+mod table;
+pub mod words;
+
+use crate::results::{Curves, Manifest, write_file};
+use anyhow::{Context, Result, bail};
+use claims::{Claim, Verdict};
+use minijinja::{Environment, Value, context};
+use std::path::{Path, PathBuf};
+pub use table::terminal_table;
+
+/// A part that a task adds to its report, such as a grid of images.
+#[derive(Clone, Debug)]
+pub struct Extra {
+    /// Heading.
+    pub title: String,
+    /// Content.
+    pub body: Body,
+}
+
+/// Content of an extra part; all text is escaped.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// Plain text; an empty line begins a paragraph.
+    Text(String),
+    /// Rows of cells; the first row is the head.
+    Table(Vec<Vec<String>>),
+    /// A picture as SVG text.
+    Svg(String),
+    /// A picture as the bytes of a PNG file.
+    Png(Vec<u8>),
+}
+
+/// Draws the plots and writes `report.html` into the folder; returns its path.
+pub fn write(dir: &Path, manifest: &Manifest, curves: &Curves, claims: &[Claim], extras: &[Extra]) -> Result<PathBuf> {
+    let path = dir.join("report.html");
+    let mut figures = Vec::new();
+    for figure in &manifest.figures {
+        let plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+        if figure.name.is_empty() || figure.name.starts_with('.') || !figure.name.chars().all(plain) {
+            bail!("figure name `{}` cannot be a file name; use letters, digits, - and _", figure.name);
+        }
+        let mut picture = None;
+        let mut note = None;
+        if figure.kind == "graphs" {
+            // Drawn during the run, since the graphs are not in the results; an image cannot run what a foreign file may hold.
+            match std::fs::read(dir.join("plots").join(format!("{}.svg", figure.name))) {
+                Ok(svg) => picture = Some(image("svg+xml", &svg)),
+                Err(_) => note = Some(format!("Not drawn: plots/{}.svg is missing.", figure.name)),
+            }
+        } else {
+            match plot::draw(figure, manifest, curves) {
+                Ok(drawn) => {
+                    drawn.save(dir, &figure.name)?;
+                    picture = Some(Value::from_safe_string(drawn.svg));
+                }
+                Err(error) => note = Some(format!("Not drawn: {error:#}.")),
+            }
+        }
+        figures.push(context! { name => figure.name.as_str(), caption => caption(figure, manifest), picture => picture, note => note });
+    }
+    let outcome = table::outcome(manifest);
+    let mut warnings: Vec<(String, Vec<String>)> = Vec::new();
+    for series in &manifest.series {
+        for warning in &series.warnings {
+            match warnings.iter_mut().find(|(text, _)| text == warning) {
+                Some((_, labels)) => labels.push(series.label.clone()),
+                None => warnings.push((warning.clone(), vec![series.label.clone()])),
+            }
+        }
+    }
+    let claims = claims.iter().map(|claim| {
+        let (class, mark, word) = match &claim.verdict {
+            Verdict::Holds => ("yes", "✓", "holds".to_string()),
+            Verdict::DoesNotHold => ("no", "✗", "does not hold".to_string()),
+            Verdict::HoldsOnlyUnder(condition) => ("partly", "◐", format!("holds only under {condition}")),
+            Verdict::NotMeasured => ("unknown", "–", "not measured".to_string()),
+        };
+        let (id, statement, number, reading) = (claim.id.as_str(), claim.statement.as_str(), claim.number.as_str(), claim.reading.as_str());
+        context! { id, statement, number, reading, class, mark, word }
+    });
+    let extras = extras.iter().map(|extra| match &extra.body {
+        Body::Text(text) => context! { title => extra.title.as_str(), paragraphs => paragraphs(text) },
+        Body::Table(rows) => context! { title => extra.title.as_str(), head => rows.first().cloned(), rows => rows.iter().skip(1).cloned().collect::<Vec<_>>() },
+        Body::Svg(svg) => context! { title => extra.title.as_str(), picture => image("svg+xml", svg.as_bytes()) },
+        Body::Png(png) => context! { title => extra.title.as_str(), picture => image("png", png) },
+    });
+    let mut environment = Environment::new();
+    environment.add_template("report.html", include_str!("template.html")).context("the report's template is wrong")?;
+    let template = environment.get_template("report.html").context("the report's template is wrong")?;
+    let seeds = manifest.seeds.len();
+    let page = template.render(context! {
+        title => if manifest.title.is_empty() { manifest.name.as_str() } else { manifest.title.as_str() },
+        name => manifest.name.as_str(),
+        about => paragraphs(&manifest.about),
+        seeds => format!("{seeds} seed{}", if seeds == 1 { "" } else { "s" }),
+        head => outcome.head, right => outcome.right, rows => outcome.rows,
+        figures,
+        claims => claims.collect::<Vec<_>>(),
+        extras => extras.collect::<Vec<_>>(),
+        warnings,
+        file => manifest.file.as_str(),
+        overrides => manifest.overrides.clone(),
+        seed_list => manifest.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
+        cpu => manifest.machine.cpu.as_str(), threads => manifest.machine.threads, system => manifest.machine.system.as_str(),
+        memory => words::quantity("bytes", manifest.machine.memory as f64),
+        peak => manifest.peak_memory.map(|peak| words::quantity("bytes", peak as f64)),
+        seconds => words::quantity("seconds", manifest.seconds),
+        started => date(manifest.started),
+        version => manifest.version.as_str(),
+    });
+    write_file(&path, page.context("the report's template is wrong")?.as_bytes())?;
+    Ok(path)
+}
+
+fn caption(figure: &crate::results::Figure, manifest: &Manifest) -> String {
+    let mut caption = figure.title.trim().to_string();
+    if caption.is_empty() {
+        caption = words::column(&figure.y);
+    }
+    if !caption.ends_with(['.', '?', '!']) {
+        caption.push('.');
+    }
+    if manifest.seeds.len() > 1 {
+        caption += match figure.kind.as_str() {
+            "line" => " Lines are means over seeds, bands one standard deviation.",
+            "bar" | "points" => " Means over seeds; whiskers are one standard deviation.",
+            _ => "",
+        };
+    }
+    caption
+}
+
+fn paragraphs(text: &str) -> Vec<String> {
+    text.replace("\r\n", "\n").split("\n\n").map(|part| part.trim().to_string()).filter(|part| !part.is_empty()).collect()
+}
+
+/// An image that lies inside the page.
+fn image(kind: &str, bytes: &[u8]) -> Value {
+    Value::from_safe_string(format!("<img alt=\"\" src=\"data:image/{kind};base64,{}\">", base64(bytes)))
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for part in bytes.chunks(3) {
+        let block = part.iter().fold(0u32, |block, byte| (block << 8) | u32::from(*byte)) << (8 * (3 - part.len()));
+        for index in 0..4 {
+            let letter = LETTERS[(block >> (18 - 6 * index)) as usize & 63] as char;
+            text.push(if index <= part.len() { letter } else { '=' });
+        }
+    }
+    text
+}
+
+/// A day and time in UTC from seconds since 1970 (the civil calendar in 400-year eras of 146097 days).
+fn date(seconds: u64) -> String {
+    let days = (seconds / 86400) as i64 + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", seconds / 3600 % 24, seconds / 60 % 60)
+}
+
+#[cfg(test)]
+mod tests;

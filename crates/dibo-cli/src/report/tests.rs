@@ -1,0 +1,188 @@
+//! Reports from small made-up results, sound and degenerate.
+use super::*;
+use crate::results::{CurveRow, Figure, Machine, RunRecord, Series};
+use std::collections::BTreeMap;
+
+fn figure(kind: &str, x: &str, y: &str, log: &str) -> Figure {
+    let name = format!("{kind}-{}-{y}-{log}", x.replace(':', "-"));
+    Figure {
+        name,
+        title: String::new(),
+        x: x.into(),
+        y: y.into(),
+        y2: None,
+        kind: kind.into(),
+        log: log.into(),
+        only: BTreeMap::new(),
+        panels: None,
+    }
+}
+
+/// Two series and two seeds; `value(series, seed, iteration)` is the only metric.
+fn results(value: impl Fn(usize, u64, usize) -> f64, iterations: &[usize], outcome: &str) -> (Manifest, Curves) {
+    let mut curves = Curves { metrics: vec!["error".into()], rows: Vec::new() };
+    let (mut series, mut runs) = (Vec::new(), Vec::new());
+    for index in 0..2 {
+        let settings = BTreeMap::from([("graph.nu".to_string(), format!("0.{index}"))]);
+        let (label, swept) = (format!("FAB ν=0.{index}"), vec!["graph.nu".into()]);
+        series.push(Series { label, algorithm: "fab".into(), settings, swept, warnings: vec!["<careful>".into()] });
+        for seed in 0..2 {
+            for &iteration in iterations {
+                let values = vec![value(index, seed, iteration)];
+                let seconds = iteration as f64 * 0.01;
+                curves.rows.push(CurveRow { series: index, seed, iteration, seconds, bytes: 10, gradients: 1, products: 0, values });
+            }
+            let last = iterations.last().copied().unwrap_or(0);
+            runs.push(RunRecord {
+                series: index,
+                seed,
+                outcome: outcome.into(),
+                iterations: last,
+                seconds: 0.5,
+                bytes: 2_000_000,
+                gradients: 10,
+                products: 0,
+                state_bytes: 640,
+                last: BTreeMap::from([("error".to_string(), value(index, seed, last))]),
+            });
+        }
+    }
+    let machine = Machine { system: "linux x86_64".into(), cpu: "a CPU".into(), threads: 2, memory: 8_000_000_000 };
+    let manifest = Manifest {
+        version: "0.1.0".into(),
+        name: "small".into(),
+        title: "A <small> & made-up run".into(),
+        about: "One.\n\nTwo.".into(),
+        file: "a = \"</pre><script>\"".into(),
+        overrides: vec![],
+        seeds: vec![0, 1],
+        machine,
+        started: 1_700_000_000,
+        seconds: 1.0,
+        peak_memory: None,
+        metrics: curves.metrics.clone(),
+        series,
+        runs,
+        figures: vec![figure("line", "iteration", "error", "y")],
+        claims: vec![],
+    };
+    (manifest, curves)
+}
+
+fn folder(name: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("dibo-report-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+#[test]
+fn the_page_is_whole_and_escaped() {
+    let dir = folder("page");
+    let (manifest, curves) = results(|_, seed, k| 0.9f64.powi(k as i32) * (1.0 + seed as f64), &[0, 10, 20, 30], "reached");
+    let claim = |id: &str, verdict| Claim { id: id.into(), statement: "a < b".into(), verdict, number: "3".into(), reading: "so".into() };
+    let claims = [claim("P1", Verdict::HoldsOnlyUnder("λ > 10".into())), claim("P2", Verdict::DoesNotHold)];
+    let extra = |body| Extra { title: "More".into(), body };
+    let cells = |a: &str| vec![a.to_string(), "b".to_string()];
+    let extras = [
+        extra(Body::Text("One & two".into())),
+        extra(Body::Table(vec![cells("head"), cells("cell")])),
+        extra(Body::Table(vec![])),
+        extra(Body::Svg("<svg/>".into())),
+        extra(Body::Png(vec![1, 2, 3, 4])),
+    ];
+    let page = std::fs::read_to_string(write(&dir, &manifest, &curves, &claims, &extras).unwrap()).unwrap();
+    for part in [
+        "A &lt;small&gt; &amp; made-up run",
+        "2 reached",
+        "holds only under λ &gt; 10",
+        "does not hold",
+        "<svg viewBox",
+        "AQIDBA==",
+        "2 MB",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("<script") && !page.contains("<careful>") && !page.contains("src=\"http") && !page.contains("href="));
+    assert!(dir.join("plots/line-iteration-error-y.png").exists() && dir.join("plots/line-iteration-error-y.svg").exists());
+    let text = terminal_table(&manifest);
+    assert!(text.contains("FAB ν=0.1  2 reached") && text.lines().all(|line| line.chars().count() <= 110), "{text}");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn degenerate_results_give_a_plot_or_a_reason() {
+    let dir = folder("degenerate");
+    type Value = fn(usize, u64, usize) -> f64;
+    let values: [Value; 8] = [
+        |_, _, _| f64::NAN,
+        |_, _, _| 0.0,
+        |_, _, _| 1.0,
+        |_, _, _| -1.0,
+        |_, _, k| 10f64.powi(k as i32),
+        |_, _, _| f64::INFINITY,
+        |_, _, k| 1e-300 * k as f64,
+        |_, seed, k| if k > 5 { f64::NAN } else { 1e300 * (seed as f64 + 1.0) },
+    ];
+    for value in values {
+        for iterations in [&[][..], &[0], &[0, 1], &[0, 5, 300]] {
+            for outcome in ["finished", "diverged", "reached"] {
+                let (mut manifest, curves) = results(value, iterations, outcome);
+                manifest.figures.clear();
+                for log in ["", "x", "xy"] {
+                    manifest.figures.push(figure("line", "iteration", "error", log));
+                    manifest.figures.push(Figure {
+                        y2: Some("error".into()),
+                        panels: Some("graph.nu".into()),
+                        ..figure("line", "seconds", "error", log)
+                    });
+                    manifest.figures.push(figure("points", "setting:graph.nu", "error", log));
+                }
+                manifest.figures.push(figure("bar", "", "error", "y"));
+                for figure in &manifest.figures {
+                    if let Ok(picture) = plot::draw(figure, &manifest, &curves) {
+                        assert!(!picture.svg.contains("NaN") && !picture.svg.contains("inf\""), "{} {iterations:?} {outcome}", figure.name);
+                    }
+                }
+            }
+        }
+    }
+    let (mut manifest, curves) = results(|_, _, _| 1.0, &[0, 1], "finished");
+    manifest.figures = vec![figure("line", "iteration", "none", ""), figure("pie", "iteration", "error", ""), figure("graphs", "", "", "")];
+    manifest.runs.clear();
+    let page = std::fs::read_to_string(write(&dir, &manifest, &curves, &[], &[]).unwrap()).unwrap();
+    assert_eq!(page.matches("Not drawn:").count(), 3);
+    manifest.figures[0].name = "../out".into();
+    assert!(write(&dir, &manifest, &curves, &[], &[]).unwrap_err().to_string().contains("file name"));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn seeds_that_stop_early_are_carried_or_left_out() {
+    let (mut manifest, mut curves) = results(|_, seed, _| seed as f64 + 1.0, &[0, 10, 20, 30], "reached");
+    // Seed 0 reaches its target at 13, between two evaluations.
+    curves.rows.retain(|row| row.seed == 1 || row.iteration <= 10);
+    curves.rows.push(CurveRow { iteration: 13, values: vec![0.5], ..curves.rows[0].clone() });
+    let line = average::mean_line(&manifest, &curves, 0, "iteration", "error");
+    let at: Vec<(f64, f64)> = line.iter().map(|point| (point.x, point.y)).collect();
+    assert_eq!(at, [(0.0, 1.5), (10.0, 1.5), (20.0, 1.25), (30.0, 1.25)]);
+    manifest.runs[0].outcome = "diverged".into();
+    let line = average::mean_line(&manifest, &curves, 0, "iteration", "error");
+    assert!(line.iter().all(|point| point.y == 2.0) && line.len() == 4);
+}
+
+#[test]
+fn graphs_are_drawn_for_any_edges() {
+    let list =
+        [("one way".to_string(), vec![(0, 1, false), (1, 2, true), (2, 0, false), (1, 1, false), (7, 0, true)]), ("none".into(), vec![])];
+    assert!(plot::graphs(3, &list).unwrap().svg.contains("one way"));
+    assert!(plot::graphs(1, &list).is_ok() && plot::graphs(200, &list).is_ok() && plot::graphs(0, &list).is_err());
+}
+
+#[test]
+fn small_tools_are_right() {
+    assert_eq!(base64(b"Man"), "TWFu");
+    assert_eq!(base64(b"Ma"), "TWE=");
+    assert_eq!(base64(b""), "");
+    assert_eq!(date(0), "1970-01-01 00:00 UTC");
+    assert_eq!(date(1_709_210_096), "2024-02-29 12:34 UTC");
+}

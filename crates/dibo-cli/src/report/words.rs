@@ -1,0 +1,150 @@
+//! Words and units a reader expects: "relative error", "12.5 MB", "ν = 0.3".
+
+/// A column's name for an axis or a table head.
+pub fn column(name: &str) -> String {
+    match name {
+        "iteration" => "iterations".into(),
+        "seconds" => "time".into(),
+        "bytes" => "bytes sent".into(),
+        "gradients" => "gradients computed".into(),
+        "products" => "second-order products".into(),
+        "state_bytes" => "memory of the state".into(),
+        "bytes_per_iteration" => "bytes sent per iteration".into(),
+        "tau" | "lambda" => symbol(name),
+        other => other.replace('_', " "),
+    }
+}
+
+/// A setting's short sign, such as `ν` for `graph.nu`.
+pub fn symbol(key: &str) -> String {
+    let mut parts = key.rsplit('.');
+    let last = match (parts.next(), parts.next()) {
+        (Some("name" | "kind"), Some(parent)) => parent,
+        (last, _) => last.unwrap_or(key),
+    };
+    let (head, tail) = last.split_once('_').unwrap_or((last, ""));
+    let sign = match head {
+        "lambda" => "λ",
+        "tau" => "τ",
+        "eta" => "η",
+        "nu" => "ν",
+        "omega" => "ω",
+        "rho" => "ρ",
+        "sigma" => "σ",
+        "alpha" => "α",
+        "beta" => "β",
+        _ => return last.replace('_', " "),
+    };
+    format!("{sign}{tail}")
+}
+
+/// A label without the parts `name=value` that the reader sees elsewhere (a panel's title, the axis).
+pub fn without(label: &str, settings: &[(&str, &str)]) -> String {
+    let hidden = |part: &str| {
+        let Some((name, value)) = part.trim_end_matches([',', ';']).split_once('=') else { return false };
+        settings
+            .iter()
+            .any(|(key, hidden)| value == *hidden && (name == symbol(key) || name == *key || key.rsplit('.').next() == Some(name)))
+    };
+    let kept: Vec<&str> = label.split_whitespace().filter(|part| !hidden(part)).collect();
+    let text = kept.join(" ");
+    let text = text.trim_end_matches([',', ';', ' ']);
+    if text.is_empty() { label.into() } else { text.into() }
+}
+
+/// A number with four digits at most, in powers of ten where that is shorter.
+pub fn number(value: f64) -> String {
+    if value.is_nan() {
+        return "–".into();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "∞".into() } else { "−∞".into() };
+    }
+    let size = value.abs();
+    if size == 0.0 {
+        "0".into()
+    } else if !(1e-3..1e6).contains(&size) {
+        format!("{value:.2e}")
+    } else if size >= 1000.0 || value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else {
+        let decimals = (3 - size.log10().floor() as i32).clamp(0, 6) as usize;
+        let text = format!("{value:.decimals$}");
+        text.trim_end_matches('0').trim_end_matches('.').into()
+    }
+}
+
+/// A mean and its deviation, such as `0.500 ± 0.012`: two digits of the deviation, and the mean to the same place.
+pub fn mean_and_deviation(mean: f64, deviation: f64) -> String {
+    if !mean.is_finite() || !deviation.is_finite() || deviation <= 0.0 {
+        return number(mean);
+    }
+    let largest = mean.abs().max(deviation);
+    let exponent = if (1e-2..1e6).contains(&largest) { 0 } else { largest.log10().floor() as i32 };
+    let size = 10f64.powi(exponent);
+    let place = 1 - (deviation / size).log10().floor() as i32;
+    if place > 6 {
+        return format!("{} ± {deviation:.1e}", number(mean));
+    }
+    let decimals = place.max(0) as usize;
+    let text = format!("{:.decimals$} ± {:.decimals$}", mean / size, deviation / size);
+    if exponent == 0 { text } else { format!("({text})e{exponent}") }
+}
+
+/// How to show a column on an axis: divide by the first, and name the second, such as `(1e6, "MB")`.
+pub fn unit(name: &str, largest: f64) -> (f64, &'static str) {
+    let pick = |units: &[(f64, &'static str)]| units.iter().copied().rfind(|(size, _)| largest >= *size).unwrap_or(units[0]);
+    match name {
+        "bytes" | "state_bytes" | "bytes_per_iteration" => {
+            pick(&[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"), (1e15, "PB")])
+        }
+        "seconds" if largest >= 7200.0 => (3600.0, "h"),
+        "seconds" if largest >= 300.0 => (60.0, "min"),
+        "seconds" => pick(&[(1e-6, "µs"), (1e-3, "ms"), (1.0, "s")]),
+        "gradients" | "products" => pick(&[(1.0, ""), (1e6, "millions"), (1e9, "billions")]),
+        _ => (1.0, ""),
+    }
+}
+
+/// A quantity with its unit, such as `12.5 MB`; counts in millions read `3.2 M`.
+pub fn quantity(name: &str, value: f64) -> String {
+    let (size, unit) = unit(name, value.abs());
+    let short = match unit {
+        "millions" => "M",
+        "billions" => "G",
+        unit => unit,
+    };
+    let value = value / size;
+    let decimals = if value.abs() >= 100.0 || value == 0.0 { 0 } else { (2 - value.abs().log10().floor() as i32).clamp(0, 6) as usize };
+    let text = match (value.is_finite() && value.abs() < 1e6, decimals) {
+        (false, _) => number(value),
+        (true, 0) => format!("{value:.0}"),
+        (true, _) => format!("{value:.decimals$}").trim_end_matches('0').trim_end_matches('.').into(),
+    };
+    if short.is_empty() { text } else { format!("{text} {short}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_human() {
+        assert_eq!(column("relative_error"), "relative error");
+        assert_eq!(symbol("algorithm.eta_x"), "ηx");
+        assert_eq!(symbol("graph.kind"), "graph");
+        assert_eq!(without("FAB λ=60, ν=0.3", &[("graph.nu", "0.3")]), "FAB λ=60");
+        assert_eq!(without("FAB τ=0.3 ν=0.3", &[("graph.nu", "0.3")]), "FAB τ=0.3");
+        assert_eq!(without("ν=0.3", &[("graph.nu", "0.3")]), "ν=0.3");
+        assert_eq!(quantity("bytes", 12_500_000.0), "12.5 MB");
+        assert_eq!(quantity("seconds", 0.00213), "2.13 ms");
+        assert_eq!(quantity("seconds", 0.0), "0 µs");
+        assert_eq!(quantity("seconds", 11.283), "11.3 s");
+        assert_eq!(quantity("gradients", 3_210_000.0), "3.21 M");
+        assert_eq!(mean_and_deviation(0.5, 0.0123), "0.500 ± 0.012");
+        assert_eq!(mean_and_deviation(2.01e-10, 2.2e-11), "(2.01 ± 0.22)e-10");
+        assert_eq!(mean_and_deviation(5000.4, 120.0), "5000 ± 120");
+        assert_eq!(number(1.5e-7), "1.50e-7");
+        assert_eq!(number(f64::NAN), "–");
+    }
+}
