@@ -69,7 +69,7 @@ impl Sample {
 }
 
 /// What a run gives.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// How it ended.
     pub outcome: Outcome,

@@ -6,7 +6,7 @@ mod policy_evaluation;
 mod quadratic;
 
 pub use counted::{Counted, Oracle};
-pub use policy_evaluation::{NoiseOn, PolicyEvaluation};
+pub use policy_evaluation::{Instance, NoiseOn, PolicyEvaluation};
 pub use quadratic::Quadratic;
 
 use crate::rows::{Real, Stack, Threads, Upper, View};

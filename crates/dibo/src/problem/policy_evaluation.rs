@@ -37,6 +37,53 @@ pub struct PolicyEvaluation {
     exact: Exact,
 }
 
+/// What a random instance looks like. The default is the paper's: ten agents, twenty states, five features, γ = 0.9, τ = 0.1, features
+/// and rewards uniform on [0, 1], transitions row-normalised, one Φ and P for all agents and rewards of each agent's own.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// Number of agents.
+    pub agents: usize,
+    /// Number of states.
+    pub states: usize,
+    /// Number of features.
+    pub features: usize,
+    /// Discount.
+    pub gamma: f64,
+    /// Regulariser.
+    pub tau: f64,
+    /// How many different feature matrices there are.
+    pub feature_patterns: usize,
+    /// How many different reward vectors there are; 0 for one per agent.
+    pub reward_patterns: usize,
+    /// Agent i has pattern ⌊i · count / agents⌋ instead of i mod count.
+    pub blocks: bool,
+}
+
+impl Default for Instance {
+    fn default() -> Self {
+        Instance { agents: 10, states: 20, features: 5, gamma: 0.9, tau: 0.1, feature_patterns: 1, reward_patterns: 0, blocks: false }
+    }
+}
+
+impl Instance {
+    /// Draws one; says what is wrong with the sizes.
+    pub fn random(&self, seed: u64) -> Result<PolicyEvaluation, String> {
+        let mut r = stream(seed, Purpose::Instance, 0, 0);
+        let mut table = |rows: usize, columns: usize| -> Table { (0..rows).map(|_| (0..columns).map(|_| r.random()).collect()).collect() };
+        let phi: Vec<Table> = (0..self.feature_patterns.max(1)).map(|_| table(self.states, self.features)).collect();
+        let mut p = table(self.states, self.states);
+        for row in &mut p {
+            let sum: f64 = row.iter().sum();
+            row.iter_mut().for_each(|v| *v /= sum);
+        }
+        let base = table(if self.reward_patterns == 0 { self.agents } else { self.reward_patterns }, self.states);
+        let pick = |i: usize, count: usize| if self.blocks { i * count / self.agents } else { i % count };
+        let features: Vec<&Table> = (0..self.agents).map(|i| &phi[pick(i, phi.len())]).collect();
+        let rewards: Table = (0..self.agents).map(|i| base[pick(i, base.len())].clone()).collect();
+        PolicyEvaluation::from_tables(&features, &p, &rewards, self.gamma, self.tau)
+    }
+}
+
 /// Features of some agents: Φ and M = γPΦ, both states × features, and their copies for the kernel.
 #[derive(Clone, Debug)]
 struct Model {
@@ -67,36 +114,10 @@ struct Exact {
 type Table = Vec<Vec<f64>>;
 
 impl PolicyEvaluation {
-    /// The paper's random instance: features and rewards uniform on [0, 1], transitions row-normalised, γ = 0.9, τ = 0.1, one Φ and P
-    /// for all agents, f_weight = 1/|S| and g_weight = 1.
+    /// The paper's random instance ([`Instance`]) of this size: f_weight = 1/|S| and g_weight = 1.
     pub fn random(agents: usize, states: usize, features: usize, seed: u64) -> Self {
-        Self::patterns(agents, states, features, seed, 1, agents, false).expect("random tables have the right shapes")
-    }
-
-    /// Like [`random`](Self::random), but with `phis` feature matrices and `rewards` reward vectors that agents share: agent i has number
-    /// i mod count, or, with `blocks`, number ⌊i · count / agents⌋.
-    pub fn patterns(
-        agents: usize,
-        states: usize,
-        features: usize,
-        seed: u64,
-        phis: usize,
-        rewards: usize,
-        blocks: bool,
-    ) -> Result<Self, String> {
-        let mut r = stream(seed, Purpose::Instance, 0, 0);
-        let mut table = |rows: usize, columns: usize| -> Table { (0..rows).map(|_| (0..columns).map(|_| r.random()).collect()).collect() };
-        let phi: Vec<Table> = (0..phis.max(1)).map(|_| table(states, features)).collect();
-        let mut p = table(states, states);
-        for row in &mut p {
-            let sum: f64 = row.iter().sum();
-            row.iter_mut().for_each(|v| *v /= sum);
-        }
-        let base = table(rewards.max(1), states);
-        let pick = |i: usize, count: usize| if blocks { i * count / agents } else { i % count };
-        let features: Vec<&Table> = (0..agents).map(|i| &phi[pick(i, phi.len())]).collect();
-        let rewards: Table = (0..agents).map(|i| base[pick(i, base.len())].clone()).collect();
-        Self::from_tables(&features, &p, &rewards, 0.9, 0.1)
+        let instance = Instance { agents, states, features, ..Instance::default() };
+        instance.random(seed).expect("random tables have the right shapes")
     }
 
     /// An explicit instance: features of each agent (states × features), transitions (states × states), rewards (agents × states).

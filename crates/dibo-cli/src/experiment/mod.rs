@@ -1,0 +1,245 @@
+//! Experiments: a TOML file becomes a list of settings (series), each of which is run with every seed.
+pub mod spec;
+pub mod text;
+
+use crate::report::words::symbol;
+use crate::results::{Figure, Series};
+use anyhow::{Context, Result, bail};
+use dibo::algorithm::{self, Algorithm, NAMES, Needs};
+use dibo::graph::check_connected;
+use dibo::mixing::Sequence;
+use spec::{GraphSpec, Problem, ProblemSpec, RunSpec};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use text::{AlgorithmSection, Section, Source};
+use toml::de::{DeTable, DeValue};
+
+/// The experiments that come with dibo, by name.
+pub const BUILT_IN: &[(&str, &str)] = &include!("built_in.rs");
+
+/// An experiment file, read and checked.
+pub struct Experiment {
+    /// Short name.
+    pub name: String,
+    /// One line.
+    pub title: String,
+    /// What a reader should know.
+    pub about: String,
+    /// Seeds to run.
+    pub seeds: Vec<u64>,
+    /// Claims to judge.
+    pub claims: Vec<String>,
+    /// Plots to draw.
+    pub figures: Vec<Figure>,
+    /// The settings.
+    pub settings: Vec<Setting>,
+    /// The text as it runs.
+    pub text: String,
+    /// Where relative paths begin.
+    pub folder: PathBuf,
+}
+
+/// One setting: what one series of the results stands for.
+pub struct Setting {
+    /// For the results.
+    pub series: Series,
+    /// How to run.
+    pub run: RunSpec,
+    problem: ProblemSpec,
+    graph: GraphSpec,
+    /// Parameters of the algorithm.
+    pub algorithm: Box<dyn Algorithm<f64>>,
+    place: String,
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Head {
+    name: String,
+    title: String,
+    about: String,
+    seeds: toml::Value,
+    claims: Vec<String>,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Head { name: String::new(), title: String::new(), about: String::new(), seeds: toml::Value::Integer(1), claims: Vec::new() }
+    }
+}
+
+/// Reads an experiment by the name of a built-in one or by its path.
+pub fn load(file_or_name: &str, overrides: &[String]) -> Result<Experiment> {
+    if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == file_or_name) {
+        let source = Source { name: format!("{name}.toml"), text: text.to_string() };
+        return parse(source.with(overrides)?, name, Path::new("."));
+    }
+    let path = Path::new(file_or_name);
+    let text = std::fs::read_to_string(path).with_context(|| {
+        let names = BUILT_IN.iter().map(|b| b.0).collect::<Vec<_>>().join(", ");
+        format!("cannot read '{file_or_name}': give the path of a TOML file or one of {names}")
+    })?;
+    let name = path.file_stem().map_or("experiment".into(), |s| s.to_string_lossy().into_owned());
+    let source = Source { name: file_or_name.to_string(), text };
+    parse(source.with(overrides)?, &name, path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Reads an experiment from its text.
+pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experiment> {
+    let document = DeTable::parse(&source.text).map_err(|e| source.toml_error(&e))?;
+    let (mut head, mut problem, mut graph, mut run) = (DeTable::new(), None, None, None);
+    let (mut algorithms, mut figures) = (Vec::new(), Vec::new());
+    for (key, value) in document.into_inner() {
+        let at = key.span().start;
+        let wrong = |what: &str| source.error(at, format!("{} must be {what}", key.get_ref()));
+        match (&**key.get_ref(), value.get_ref()) {
+            ("problem", DeValue::Table(t)) => problem = Some(Section::new(&source, at, t)?),
+            ("graph", DeValue::Table(t)) => graph = Some(Section::new(&source, at, t)?),
+            ("run", DeValue::Table(t)) => run = Some(Section::new(&source, at, t)?),
+            ("algorithm" | "figure", DeValue::Array(list)) => {
+                for item in list.iter() {
+                    let Some(table) = item.get_ref().as_table() else { return Err(wrong("written as [[…]] tables")) };
+                    let section = Section::new(&source, item.span().start, table)?;
+                    if key.get_ref() == "algorithm" { algorithms.push(section) } else { figures.push(section) }
+                }
+            }
+            ("algorithm" | "figure", _) => return Err(wrong("written as [[…]] tables")),
+            ("problem" | "graph" | "run", _) => return Err(wrong("a table")),
+            _ => drop(head.insert(key, value)),
+        }
+    }
+    let head = Section::new(&source, 0, &head)?;
+    let Head { name, title, about, seeds, claims } = head.read(&[])?;
+    let seeds: Vec<u64> = match &seeds {
+        toml::Value::Integer(count) if (1..=100_000).contains(count) => (0..*count as u64).collect(),
+        toml::Value::Array(list) if !list.is_empty() => {
+            list.iter().filter_map(|s| s.as_integer().and_then(|s| u64::try_from(s).ok())).collect()
+        }
+        other => return Err(head.error("seeds", format!("seeds is {other}; it must be how many (1 to 100000) or a list of them"))),
+    };
+    let empty = DeTable::new();
+    let none = || Section::new(&source, 0, &empty);
+    let problem = match problem {
+        Some(p) => p,
+        None => bail!("{}: [problem] is missing", source.name),
+    };
+    let (graph, run) = (graph.map_or_else(none, Ok)?, run.map_or_else(none, Ok)?);
+    if algorithms.is_empty() {
+        bail!("{}: no [[algorithm]] is given; known are {}", source.name, NAMES.iter().map(|n| n.0).collect::<Vec<_>>().join(", "));
+    }
+    let figures = figures.iter().map(|f| f.read::<Figure>(&[])).collect::<Result<_>>()?;
+    let mut settings = Vec::new();
+    for block in &algorithms {
+        for p in problem.unfold() {
+            for g in graph.unfold() {
+                for r in run.unfold() {
+                    for a in block.unfold() {
+                        settings.push(setting(&source, &p, &g, &r, &a)?);
+                    }
+                }
+            }
+        }
+    }
+    label(&mut settings);
+    Ok(Experiment {
+        name: if name.is_empty() { default_name.into() } else { name },
+        title,
+        about,
+        seeds,
+        claims,
+        figures,
+        settings,
+        text: source.text,
+        folder: folder.to_path_buf(),
+    })
+}
+
+fn setting(source: &Source, p: &Section<'_>, g: &Section<'_>, r: &Section<'_>, a: &Section<'_>) -> Result<Setting> {
+    let name = a.get("name").ok_or_else(|| a.error("", "this [[algorithm]] has no name"))?;
+    let algorithm = algorithm::find::<f64, _>(&name, AlgorithmSection(a))?;
+    algorithm.check().map_err(|e| a.value_error(e))?;
+    let sections = [("problem", p), ("graph", g), ("run", r), ("algorithm", a)];
+    let mut series = Series {
+        label: a.get("label").unwrap_or_else(|| NAMES.iter().find(|n| n.0 == name).map_or(name.clone(), |n| n.1.into())),
+        algorithm: name,
+        settings: Default::default(),
+        swept: Vec::new(),
+        warnings: Vec::new(),
+    };
+    for (section, content) in sections {
+        series.settings.extend(content.settings().map(|(k, v)| (format!("{section}.{k}"), v)));
+        series.swept.extend(content.swept().map(|k| format!("{section}.{k}")));
+    }
+    Ok(Setting {
+        series,
+        run: RunSpec::read(r)?,
+        problem: ProblemSpec::read(p)?,
+        graph: GraphSpec::read(g)?,
+        algorithm,
+        place: source.name.clone(),
+    })
+}
+
+/// Adds what is swept to the labels, and more where two would still be the same.
+fn label(settings: &mut [Setting]) {
+    let labels: Vec<String> = settings
+        .iter()
+        .map(|s| {
+            let parts = s.series.swept.iter().map(|key| format!("{}={}", symbol(key), s.series.settings[key].replace(' ', "")));
+            std::iter::once(s.series.label.clone()).chain(parts).collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    for i in 0..settings.len() {
+        let twins: Vec<usize> = (0..settings.len()).filter(|j| labels[*j] == labels[i]).collect();
+        let mut differing = BTreeSet::new();
+        for j in &twins {
+            for key in settings[i].series.settings.keys().chain(settings[*j].series.settings.keys()) {
+                let differs = settings[i].series.settings.get(key) != settings[*j].series.settings.get(key);
+                if differs && key.starts_with("algorithm.") && key != "algorithm.label" {
+                    differing.insert(key.clone());
+                }
+            }
+        }
+        let extra: Vec<String> = differing
+            .iter()
+            .filter_map(|k| settings[i].series.settings.get(k).map(|v| format!("{}={}", symbol(k), v.replace(' ', ""))))
+            .collect();
+        settings[i].series.label = std::iter::once(labels[i].clone()).chain(extra).collect::<Vec<_>>().join(" ");
+        settings[i].series.swept.extend(differing);
+    }
+}
+
+impl Setting {
+    /// The problem of one seed.
+    pub fn problem(&self, seed: u64, folder: &Path) -> Result<Problem> {
+        self.problem.build(seed, folder).with_context(|| format!("{}: [problem]", self.place))
+    }
+
+    /// The graphs of one seed, with frozen weights where the algorithm wants them.
+    pub fn graphs(&self, agents: usize, seed: u64, folder: &Path) -> Result<Sequence> {
+        let sequence = self.graph.build(agents, seed, folder).with_context(|| format!("{}: [graph]", self.place))?;
+        Ok(if self.algorithm.frozen_weights() { sequence.frozen() } else { sequence })
+    }
+
+    /// Refuses what cannot run: a problem without what the algorithm needs, a graph that breaks the assumptions.
+    pub fn check(&self, seed: u64, folder: &Path) -> Result<()> {
+        let problem = self.problem(seed, folder)?;
+        let bilevel = problem.bilevel();
+        let missing = match self.algorithm.needs() {
+            Needs::SecondOrder if bilevel.second_order().is_none() => "second-order products",
+            Needs::SingleLevel if bilevel.single_level().is_none() => "a single-level objective",
+            _ => "",
+        };
+        if !missing.is_empty() {
+            bail!("{}: {} needs {missing}, which this problem does not have", self.place, self.series.label);
+        }
+        if !self.graph.allow_disconnected {
+            let graphs = self.graphs(bilevel.agents(), seed, folder)?;
+            let window = self.graph.window(graphs.graphs());
+            if let Err(e) = check_connected(graphs.graphs(), window, self.run.iterations) {
+                bail!("{}: [graph]: seed {seed}: {e}; set allow_disconnected = true to run all the same", self.place);
+            }
+        }
+        Ok(())
+    }
+}

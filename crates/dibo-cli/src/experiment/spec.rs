@@ -1,0 +1,312 @@
+//! What the sections of an experiment file may hold, and how they become problems, graphs and plans.
+use super::text::Section;
+use anyhow::{Context, Result};
+use dibo::engine::Plan;
+use dibo::graph::{self, GraphSequence, Redraw};
+use dibo::mixing::{Rule, Sequence};
+use dibo::problem::{Instance, NoiseOn, PolicyEvaluation, Quadratic};
+use dibo::trace;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::Arc;
+
+/// `[problem] kind = "policy-evaluation"`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicyEvaluationSpec {
+    agents: usize,
+    states: usize,
+    features: usize,
+    gamma: f64,
+    tau: f64,
+    f_weight: f64,
+    g_weight: f64,
+    omega: f64,
+    noise_on: NoiseOn,
+    feature_patterns: usize,
+    reward_patterns: usize,
+    blocks: bool,
+    file: String,
+}
+
+impl Default for PolicyEvaluationSpec {
+    fn default() -> Self {
+        let Instance { agents, states, features, gamma, tau, feature_patterns, reward_patterns, blocks } = Instance::default();
+        PolicyEvaluationSpec {
+            agents,
+            states,
+            features,
+            gamma,
+            tau,
+            f_weight: 0.0,
+            g_weight: 1.0,
+            omega: 0.0,
+            noise_on: NoiseOn::default(),
+            feature_patterns,
+            reward_patterns,
+            blocks,
+            file: String::new(),
+        }
+    }
+}
+
+/// `[problem] kind = "quadratic"`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct QuadraticSpec {
+    agents: usize,
+    dim_x: usize,
+    dim_y: usize,
+    indefinite: bool,
+}
+
+impl Default for QuadraticSpec {
+    fn default() -> Self {
+        QuadraticSpec { agents: 10, dim_x: 3, dim_y: 4, indefinite: false }
+    }
+}
+
+/// Any problem.
+#[derive(Clone, Debug)]
+pub enum ProblemSpec {
+    /// Policy evaluation.
+    PolicyEvaluation(PolicyEvaluationSpec),
+    /// General quadratic.
+    Quadratic(QuadraticSpec),
+}
+
+/// A problem that has been made.
+pub enum Problem {
+    /// Policy evaluation.
+    PolicyEvaluation(Box<PolicyEvaluation>),
+    /// General quadratic.
+    Quadratic(Box<Quadratic>),
+}
+
+impl Problem {
+    /// As the algorithms see it.
+    pub fn bilevel(&self) -> &dyn dibo::problem::Bilevel<f64> {
+        match self {
+            Problem::PolicyEvaluation(p) => &**p,
+            Problem::Quadratic(p) => &**p,
+        }
+    }
+}
+
+const PROBLEMS: &str = "policy-evaluation, quadratic";
+
+impl ProblemSpec {
+    /// Reads `[problem]`.
+    pub fn read(section: &Section<'_>) -> Result<Self> {
+        let kind = section.get("kind").unwrap_or_default();
+        let spec = match kind.as_str() {
+            "policy-evaluation" => ProblemSpec::PolicyEvaluation(section.read(&["kind"])?),
+            "quadratic" => ProblemSpec::Quadratic(section.read(&["kind"])?),
+            _ => return Err(section.error("kind", format!("problem kind is '{kind}'; known are {PROBLEMS}"))),
+        };
+        let (n, sizes) = match &spec {
+            ProblemSpec::PolicyEvaluation(p) => (p.agents, vec![("states", p.states), ("features", p.features)]),
+            ProblemSpec::Quadratic(p) => (p.agents, vec![("dim_x", p.dim_x), ("dim_y", p.dim_y)]),
+        };
+        for (name, value) in std::iter::once(("agents", n)).chain(sizes) {
+            if value == 0 || value > 10_000_000 {
+                return Err(section.error(name, format!("{name} is {value}; it must be between 1 and 10,000,000")));
+            }
+        }
+        if let ProblemSpec::PolicyEvaluation(p) = &spec {
+            for (name, value) in [("omega", p.omega), ("tau", p.tau), ("f_weight", p.f_weight), ("g_weight", p.g_weight)] {
+                if !(value >= 0.0 && value.is_finite()) {
+                    return Err(section.error(name, format!("{name} is {value}; it must be a finite number, 0 or more")));
+                }
+            }
+            spec.build(0, Path::new(""))
+                .map(drop)
+                .or_else(|e| if p.file.is_empty() { Err(section.value_error(e.to_string())) } else { Ok(()) })?;
+        }
+        Ok(spec)
+    }
+
+    /// Makes the problem of one seed. Relative files are looked for beside the experiment file.
+    pub fn build(&self, seed: u64, folder: &Path) -> Result<Problem> {
+        match self {
+            ProblemSpec::PolicyEvaluation(p) => {
+                let problem = if p.file.is_empty() {
+                    Instance {
+                        agents: p.agents,
+                        states: p.states,
+                        features: p.features,
+                        gamma: p.gamma,
+                        tau: p.tau,
+                        feature_patterns: p.feature_patterns,
+                        reward_patterns: p.reward_patterns,
+                        blocks: p.blocks,
+                    }
+                    .random(seed)
+                    .map_err(anyhow::Error::msg)?
+                } else {
+                    let path = folder.join(&p.file);
+                    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+                    let tables: trace::Problem = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+                    tables.build().map_err(|e| anyhow::anyhow!("{}: {e}", path.display()))?
+                };
+                let f_weight = if p.f_weight == 0.0 { 1.0 / problem.states() as f64 } else { p.f_weight };
+                let g_weight = if p.g_weight == 0.0 { 1.0 } else { p.g_weight };
+                Ok(Problem::PolicyEvaluation(Box::new(problem.weights(f_weight, g_weight).noise(p.omega, p.noise_on, seed))))
+            }
+            ProblemSpec::Quadratic(p) => {
+                Ok(Problem::Quadratic(Box::new(Quadratic::random(p.agents, p.dim_x, p.dim_y, seed, p.indefinite))))
+            }
+        }
+    }
+}
+
+/// `[graph]`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GraphSpec {
+    kind: String,
+    nu: f64,
+    phases: [usize; 3],
+    redraw: Redraw,
+    connected: bool,
+    weights: Weights,
+    window: usize,
+    /// Go on although some graphs are not strongly connected.
+    pub allow_disconnected: bool,
+    file: String,
+}
+
+impl Default for GraphSpec {
+    fn default() -> Self {
+        GraphSpec {
+            kind: "cycle".into(),
+            nu: 0.3,
+            phases: [10; 3],
+            redraw: Redraw::default(),
+            connected: false,
+            weights: Weights::Word("uniform".into()),
+            window: 0,
+            allow_disconnected: false,
+            file: String::new(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged, expecting = "weights must be \"uniform\", a number, or a list of numbers used in turn by the senders")]
+enum Weights {
+    Word(String),
+    One(f64),
+    Many(Vec<f64>),
+}
+
+const GRAPHS: &str = "cycle, erdos-renyi, ring, complete, exponential, one-peer-exponential, file";
+
+impl GraphSpec {
+    /// Reads `[graph]` and checks its values.
+    pub fn read(section: &Section<'_>) -> Result<Self> {
+        let spec: GraphSpec = section.read(&[])?;
+        if !(0.0..=1.0).contains(&spec.nu) {
+            return Err(section.error("nu", format!("nu is {}; it must lie between 0 and 1", spec.nu)));
+        }
+        if spec.phases.iter().sum::<usize>() == 0 {
+            return Err(section.error("phases", "phases are all 0; at least one must be longer"));
+        }
+        if let Weights::Word(word) = &spec.weights
+            && word != "uniform"
+        {
+            return Err(section.error("weights", format!("weights is '{word}'; it must be \"uniform\", a number or a list of numbers")));
+        }
+        if !GRAPHS.split(", ").any(|k| k == spec.kind) {
+            return Err(section.error("kind", format!("graph kind is '{}'; known are {GRAPHS}", spec.kind)));
+        }
+        Ok(spec)
+    }
+
+    /// The window over which links together must connect all agents.
+    pub fn window(&self, graphs: &dyn GraphSequence) -> usize {
+        match self.window {
+            0 if self.kind == "one-peer-exponential" => graphs.period().unwrap_or(1),
+            0 => 1,
+            w => w,
+        }
+    }
+
+    /// Makes the sequence for `n` agents and one seed.
+    pub fn build(&self, n: usize, seed: u64, folder: &Path) -> Result<Sequence> {
+        let graphs: Arc<dyn GraphSequence> = match self.kind.as_str() {
+            "cycle" => Arc::new(graph::Cycle::new(n, self.nu, seed).phases(self.phases).redraw(self.redraw)),
+            "erdos-renyi" => Arc::new(graph::ErdosRenyi::new(n, self.nu, seed, self.connected).redraw(self.redraw)),
+            "ring" => Arc::new(graph::Static::ring(n)),
+            "complete" => Arc::new(graph::Static::complete(n)),
+            "exponential" => Arc::new(graph::Static::exponential(n)),
+            "one-peer-exponential" => Arc::new(graph::OnePeerExponential::new(n)),
+            _ => {
+                let path = folder.join(&self.file);
+                let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read the graph file {}", path.display()))?;
+                let list: Vec<trace::Graph> = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+                return trace::mixing(&list, n).map_err(|e| anyhow::anyhow!("{}: {e}", path.display()));
+            }
+        };
+        let rule = match &self.weights {
+            Weights::Word(_) => Rule::Uniform,
+            Weights::One(w) => Rule::BySender(vec![*w]),
+            Weights::Many(w) => Rule::BySender(w.clone()),
+        };
+        Sequence::new(graphs, rule).map_err(anyhow::Error::msg)
+    }
+}
+
+/// `[run]`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunSpec {
+    /// Iterations at most.
+    pub iterations: usize,
+    every: usize,
+    /// Stop when the metric is below this; 0 to go on to the end.
+    target: f64,
+    metric: String,
+    diverged_above: f64,
+    /// Points kept of each curve at most.
+    pub points: usize,
+}
+
+impl Default for RunSpec {
+    fn default() -> Self {
+        RunSpec { iterations: 1000, every: 20, target: 0.0, metric: "relative_error".into(), diverged_above: 1e3, points: 400 }
+    }
+}
+
+impl RunSpec {
+    /// Reads `[run]` and checks its values.
+    pub fn read(section: &Section<'_>) -> Result<Self> {
+        let spec: RunSpec = section.read(&[])?;
+        for (name, value) in [("iterations", spec.iterations), ("every", spec.every), ("points", spec.points)] {
+            if value == 0 {
+                return Err(section.error(name, format!("{name} is 0; it must be 1 or more")));
+            }
+        }
+        for (name, value) in [("target", spec.target), ("diverged_above", spec.diverged_above)] {
+            if value < 0.0 || value.is_nan() {
+                return Err(section.error(name, format!("{name} is {value}; it must be 0 or more")));
+            }
+        }
+        Ok(spec)
+    }
+
+    /// For the engine.
+    pub fn plan(&self) -> Plan {
+        Plan {
+            iterations: self.iterations,
+            every: self.every,
+            target: (self.target > 0.0).then(|| (self.metric.clone(), self.target)),
+            diverged_above: self.diverged_above,
+        }
+    }
+
+    /// Distance between the points of a curve that are kept: the same for all seeds, so that they can be averaged.
+    pub fn keep_every(&self) -> usize {
+        self.every * self.iterations.div_ceil(self.every).div_ceil(self.points).max(1)
+    }
+}

@@ -1,0 +1,203 @@
+//! Experiment files as text: sweeps are unfolded and sections cut out **in place**, so that every error still points at the line of the
+//! file that the user wrote.
+use anyhow::{Result, anyhow};
+use dibo::algorithm::Reader;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A file's text and the name to use in messages.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// What to call it.
+    pub name: String,
+    /// What is in it.
+    pub text: String,
+}
+
+impl Source {
+    /// `FILE:LINE: what`.
+    pub fn error(&self, at: usize, what: impl std::fmt::Display) -> anyhow::Error {
+        let line = self.text.get(..at.min(self.text.len())).unwrap_or(&self.text).matches('\n').count() + 1;
+        anyhow!("{}:{line}: {what}", self.name)
+    }
+
+    /// An error of the TOML reader, on one line.
+    pub fn toml_error(&self, error: &toml::de::Error) -> anyhow::Error {
+        let message = error.message().split('\n').map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join("; ");
+        self.error(error.span().map_or(0, |s| s.start), message)
+    }
+
+    /// The text with `--set key=value` carried out. `algorithm.key` sets it in every algorithm that the file has.
+    pub fn with(mut self, overrides: &[String]) -> Result<Source> {
+        if overrides.is_empty() {
+            return Ok(self);
+        }
+        let mut document: toml_edit::DocumentMut = self
+            .text
+            .parse()
+            .map_err(|e: toml_edit::TomlError| self.error(e.span().map_or(0, |s| s.start), e.message().replace('\n', "; ")))?;
+        for set in overrides {
+            let (key, value) =
+                set.split_once('=').ok_or_else(|| anyhow!("--set {set}: write it as key=value, such as run.iterations=100"))?;
+            let value: toml_edit::Value = value.trim().parse().unwrap_or_else(|_| value.trim().into());
+            let mut path: Vec<&str> = key.trim().split('.').collect();
+            let last = path.pop().filter(|l| !l.is_empty()).ok_or_else(|| anyhow!("--set {set}: the key is empty"))?;
+            let mut tables: Vec<&mut dyn toml_edit::TableLike> = vec![document.as_table_mut()];
+            for part in path {
+                let mut inner = Vec::new();
+                for table in tables {
+                    match table.entry(part).or_insert(toml_edit::table()) {
+                        toml_edit::Item::ArrayOfTables(list) => inner.extend(list.iter_mut().map(|t| t as &mut dyn toml_edit::TableLike)),
+                        item => inner.extend(item.as_table_like_mut()),
+                    }
+                }
+                tables = inner;
+            }
+            if tables.is_empty() {
+                return Err(anyhow!("--set {set}: '{key}' lies in something that is not a table"));
+            }
+            tables.into_iter().for_each(|t| drop(t.insert(last, toml_edit::value(value.clone()))));
+        }
+        self.text = document.to_string();
+        self.name = format!("{} (with --set)", self.name);
+        Ok(self)
+    }
+}
+
+/// Keys whose lists are values, not sweeps (a list of lists sweeps over them).
+const LISTS: &[&str] = &["phases", "weights", "claims", "seeds", "layers"];
+
+/// One table of a file, and which element of each swept list is meant.
+#[derive(Clone)]
+pub struct Section<'a> {
+    source: &'a Source,
+    entries: Vec<Entry>,
+    header: usize,
+    picks: BTreeMap<String, usize>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    key: String,
+    key_span: Range<usize>,
+    value: Range<usize>,
+    /// Spans of the elements of a swept list; empty for a plain value.
+    elements: Vec<Range<usize>>,
+}
+
+impl<'a> Section<'a> {
+    /// The section of a table that the reader found in `source`.
+    pub fn new(source: &'a Source, header: usize, table: &DeTable<'_>) -> Result<Self> {
+        let mut entries = Vec::new();
+        for (key, value) in table.iter() {
+            let (key_span, span) = (key.span(), value.span());
+            let inline = source.text.get(span.start..).is_some_and(|t| t.starts_with('{'));
+            if value.get_ref().is_table() && !inline || span.start < key_span.end {
+                return Err(source.error(key_span.start, format!("write {} as an inline table, {{ … }}, on one line", key.get_ref())));
+            }
+            let mut elements = Vec::new();
+            if let DeValue::Array(list) = value.get_ref() {
+                let nested = list.iter().all(|e| e.get_ref().is_array());
+                if !LISTS.contains(&&**key.get_ref()) || (nested && !list.is_empty()) {
+                    elements = list.iter().map(Spanned::span).collect();
+                    if elements.is_empty() {
+                        return Err(
+                            source.error(span.start, format!("{} is an empty list; a sweep needs at least one value", key.get_ref()))
+                        );
+                    }
+                }
+            }
+            entries.push(Entry { key: key.get_ref().to_string(), key_span, value: span, elements });
+        }
+        Ok(Section { source, entries, header, picks: BTreeMap::new() })
+    }
+
+    /// Every combination of the swept lists.
+    pub fn unfold(&self) -> Vec<Section<'a>> {
+        let mut all = vec![self.clone()];
+        for entry in self.entries.iter().filter(|e| !e.elements.is_empty()) {
+            let pick = |s: &Section<'a>, i: usize| {
+                let mut s = s.clone();
+                s.picks.insert(entry.key.clone(), i);
+                s
+            };
+            all = all.iter().flat_map(|s| (0..entry.elements.len()).map(move |i| pick(s, i))).collect();
+        }
+        all
+    }
+
+    /// Keys that are swept.
+    pub fn swept(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().filter(|e| e.elements.len() > 1).map(|e| e.key.as_str())
+    }
+
+    /// Every key with the text of its value.
+    pub fn settings(&self) -> impl Iterator<Item = (&str, String)> {
+        self.entries.iter().map(|e| (e.key.as_str(), self.source.text[self.span(e)].trim().trim_matches('"').to_string()))
+    }
+
+    /// The text of one value.
+    pub fn get(&self, key: &str) -> Option<String> {
+        self.settings().find(|s| s.0 == key).map(|s| s.1)
+    }
+
+    /// An error at the line of a key, or of the section's header.
+    pub fn error(&self, key: &str, what: impl std::fmt::Display) -> anyhow::Error {
+        let at = self.entries.iter().find(|e| e.key == key).map_or(self.header, |e| e.key_span.start);
+        self.source.error(at, what)
+    }
+
+    /// An error that a check of values found; such messages begin with the key.
+    pub fn value_error(&self, what: String) -> anyhow::Error {
+        let key = what.split([' ', ':']).next().unwrap_or_default().to_string();
+        self.error(&key, what)
+    }
+
+    fn span(&self, entry: &Entry) -> Range<usize> {
+        self.picks.get(&entry.key).map_or(entry.value.clone(), |i| entry.elements[*i].clone())
+    }
+
+    /// Reads the section into its type, without the keys in `except`. All other text is blanked, so lines stay where they are.
+    pub fn read<P: DeserializeOwned + Serialize>(&self, except: &[&str]) -> Result<P> {
+        let mut blank: Vec<u8> = self.source.text.bytes().map(|b| if b == b'\n' { b } else { b' ' }).collect();
+        for entry in self.entries.iter().filter(|e| !except.contains(&e.key.as_str())) {
+            let (text, span) = (self.source.text.as_bytes(), self.span(entry));
+            blank[entry.key_span.clone()].copy_from_slice(&text[entry.key_span.clone()]);
+            // The value of a swept list moves to the list's beginning; it is shorter than the list, so all fits.
+            blank[entry.key_span.end] = b'=';
+            blank[entry.value.start..entry.value.start + span.len()].copy_from_slice(&text[span.clone()]);
+            blank[entry.value.start + span.len()..entry.value.end].iter_mut().filter(|b| **b == b'\n').for_each(|b| *b = b' ');
+        }
+        let blanked = String::from_utf8(blank).map_err(|_| self.source.error(self.header, "the file is not UTF-8"))?;
+        let value: P = toml::from_str(&blanked).map_err(|e| self.source.toml_error(&e))?;
+        // Flattened types let unknown keys pass: whatever does not come back when the value is written was not understood.
+        let known = toml::Table::try_from(&value).map_err(|e| self.source.error(self.header, e))?;
+        match self.entries.iter().find(|e| !except.contains(&e.key.as_str()) && !known.contains_key(&e.key)) {
+            None => Ok(value),
+            Some(e) => {
+                let allowed = known.keys().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ");
+                Err(self.source.error(e.key_span.start, format!("unknown field `{}`, expected one of {allowed}", e.key)))
+            }
+        }
+    }
+}
+
+/// An algorithm's section as the registry reads it.
+pub struct AlgorithmSection<'a, 'b>(pub &'b Section<'a>);
+
+impl Reader for AlgorithmSection<'_, '_> {
+    type Error = anyhow::Error;
+
+    fn read<P: DeserializeOwned + Serialize>(self) -> Result<P> {
+        self.0.read(&["name", "label"])
+    }
+
+    fn unknown(self, known: String) -> anyhow::Error {
+        let name = self.0.get("name").unwrap_or_default();
+        self.0.error("name", format!("there is no algorithm '{name}'; known are {known}"))
+    }
+}

@@ -1,0 +1,246 @@
+//! Runs all settings of an experiment with all seeds: on all cores, with progress, and so that it can be stopped and taken up again.
+use crate::experiment::{Experiment, Setting};
+use crate::results::{CurveRow, Curves, Machine, Manifest, RunRecord, write_file};
+use anyhow::{Context, Result};
+use dibo::engine::{self, Checkpoint, Outcome, Record, Sample, Watch};
+use dibo::network::Simulator;
+use dibo::rows::Threads;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Set by Ctrl-C: every run stops at its next evaluation and writes a checkpoint.
+pub static STOP: AtomicBool = AtomicBool::new(false);
+
+/// What a user can choose about a run.
+pub struct Options {
+    /// Folder for the results.
+    pub out: PathBuf,
+    /// `--set` as given, for the record.
+    pub overrides: Vec<String>,
+    /// Cores to use.
+    pub threads: usize,
+    /// Draw no progress bar.
+    pub quiet: bool,
+}
+
+/// Runs an experiment and gives its results; finished and half-finished runs found in the folder are not done again.
+pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curves)> {
+    let (began, started) = (Instant::now(), SystemTime::now());
+    let jobs: Vec<(usize, u64)> =
+        (0..experiment.settings.len()).flat_map(|s| experiment.seeds.iter().map(move |seed| (s, *seed))).collect();
+    let kept = options.out.join("runs");
+    std::fs::create_dir_all(&kept).with_context(|| format!("cannot make the folder {}", kept.display()))?;
+    let total: usize = jobs.iter().map(|(s, _)| experiment.settings[*s].run.iterations).sum();
+    let bar = progress(total as u64, options.quiet);
+    bar.set_message(format!("{} runs", jobs.len()));
+    // Seeds fan out over the cores; only where there are fewer runs than cores does one run use several.
+    let workers = options.threads.min(jobs.len()).max(1);
+    let inside = (options.threads / workers).max(1);
+    let (next, done, error) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(None));
+    let records: Vec<Mutex<Option<Record>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                let threads = Threads::new(inside);
+                while let Some((job, (s, seed))) = jobs.get(next.fetch_add(1, Relaxed)).map(|j| (j, *j)) {
+                    let job = jobs.iter().position(|j| j == job).expect("it comes from the list");
+                    if STOP.load(Relaxed) || error.lock().is_ok_and(|e| e.is_some()) {
+                        return;
+                    }
+                    match one(experiment, s, seed, &kept, &threads, &bar) {
+                        Ok(record) => {
+                            bar.set_message(format!("{}/{} runs", done.fetch_add(1, Relaxed) + 1, jobs.len()));
+                            *records[job].lock().expect("no panic while held") = Some(record);
+                        }
+                        Err(e) => *error.lock().expect("no panic while held") = Some(e),
+                    }
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    if let Some(e) = error.into_inner().expect("all threads are done") {
+        return Err(e);
+    }
+    let records = records.into_iter().map(|r| r.into_inner().expect("all threads are done"));
+    let (runs, curves) = gather(experiment, &jobs, records);
+    let manifest = Manifest {
+        version: env!("CARGO_PKG_VERSION").into(),
+        name: experiment.name.clone(),
+        title: experiment.title.clone(),
+        about: experiment.about.clone(),
+        file: experiment.text.clone(),
+        overrides: options.overrides.clone(),
+        seeds: experiment.seeds.clone(),
+        machine: machine(options.threads),
+        started: started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+        seconds: began.elapsed().as_secs_f64(),
+        peak_memory: peak_memory(),
+        metrics: curves.metrics.clone(),
+        series: experiment.settings.iter().map(|s| s.series.clone()).collect(),
+        runs,
+        figures: experiment.figures.clone(),
+        claims: experiment.claims.clone(),
+    };
+    Ok((manifest, curves))
+}
+
+fn progress(total: u64, quiet: bool) -> ProgressBar {
+    let bar = ProgressBar::new(total);
+    if quiet {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let style = ProgressStyle::with_template("{bar:32.cyan/dim} {percent:>3} %  {msg}  {per_sec}  {elapsed} gone, {eta} to go");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// One setting with one seed, from where it was left.
+fn one(experiment: &Experiment, s: usize, seed: u64, kept: &Path, threads: &Threads, bar: &ProgressBar) -> Result<Record> {
+    let setting = &experiment.settings[s];
+    let digest = digest(experiment, setting, seed);
+    let (finished, half) = (kept.join(format!("{s}-{seed}.done")), kept.join(format!("{s}-{seed}.checkpoint")));
+    if let Some((found, record)) = std::fs::read(&finished).ok().and_then(|b| postcard::from_bytes::<([u8; 32], Record)>(&b).ok())
+        && found == digest
+    {
+        bar.inc(setting.run.iterations as u64);
+        return Ok(record);
+    }
+    let resume = std::fs::read(&half).ok().and_then(|b| Checkpoint::from_bytes(&b).ok()).filter(|c| c.digest == digest);
+    let problem = setting.problem(seed, &experiment.folder)?;
+    let bilevel = problem.bilevel();
+    let mut network = Simulator::new(setting.graphs(bilevel.agents(), seed, &experiment.folder)?, threads.clone());
+    let mut watch = Watcher { bar, seen: 0, digest, half: &half, last: Instant::now(), error: None };
+    watch.moved_to(resume.as_ref().map_or(0, |c| c.k));
+    let start = bilevel.start();
+    let record = engine::run(&*setting.algorithm, bilevel, &mut network, &start, &setting.run.plan(), resume, &mut watch)
+        .map_err(|e| anyhow::anyhow!("{}: {e}; remove {} to start anew", setting.series.label, half.display()))?;
+    if let Some(e) = watch.error.take() {
+        return Err(e);
+    }
+    if !matches!(record.outcome, Outcome::Stopped(_)) {
+        bar.inc((setting.run.iterations - watch.seen) as u64);
+        write_file(&finished, &postcard::to_stdvec(&(digest, &record)).context("cannot write a run")?)?;
+        let _ = std::fs::remove_file(&half);
+    }
+    Ok(record)
+}
+
+/// A checkpoint belongs to one text, version, setting and seed.
+fn digest(experiment: &Experiment, setting: &Setting, seed: u64) -> [u8; 32] {
+    let mut hash = blake3::Hasher::new();
+    hash.update(env!("CARGO_PKG_VERSION").as_bytes());
+    for (key, value) in &setting.series.settings {
+        hash.update(format!("{key}={value}\n").as_bytes());
+    }
+    hash.update(&seed.to_le_bytes()).update(experiment.name.as_bytes());
+    *hash.finalize().as_bytes()
+}
+
+struct Watcher<'a> {
+    bar: &'a ProgressBar,
+    seen: usize,
+    digest: [u8; 32],
+    half: &'a Path,
+    last: Instant,
+    error: Option<anyhow::Error>,
+}
+
+impl Watcher<'_> {
+    fn moved_to(&mut self, k: usize) {
+        self.bar.inc((k - self.seen) as u64);
+        self.seen = k;
+    }
+}
+
+impl Watch<f64> for Watcher<'_> {
+    fn go_on(&mut self, _k: usize) -> bool {
+        !STOP.load(Relaxed)
+    }
+
+    fn sample(&mut self, sample: &Sample) {
+        if sample.k >= self.seen + 200 {
+            self.moved_to(sample.k);
+        }
+    }
+
+    fn checkpoint_due(&mut self) -> bool {
+        self.last.elapsed() > Duration::from_secs(20)
+    }
+
+    fn checkpoint(&mut self, mut checkpoint: Checkpoint<f64>) {
+        checkpoint.digest = self.digest;
+        self.last = Instant::now();
+        if let Err(e) = write_file(self.half, &checkpoint.to_bytes()) {
+            self.error = Some(e);
+        }
+    }
+}
+
+fn gather(experiment: &Experiment, jobs: &[(usize, u64)], records: impl Iterator<Item = Option<Record>>) -> (Vec<RunRecord>, Curves) {
+    let records: Vec<_> = jobs.iter().zip(records).filter_map(|(job, r)| r.map(|r| (*job, r))).collect();
+    let mut metrics: Vec<String> = Vec::new();
+    for value in records.iter().filter_map(|(_, r)| r.samples.first()).flat_map(|s| &s.values) {
+        if !metrics.contains(&value.0) {
+            metrics.push(value.0.clone());
+        }
+    }
+    let (mut runs, mut rows) = (Vec::new(), Vec::new());
+    for ((series, seed), record) in records {
+        let keep = experiment.settings[series].run.keep_every();
+        let count = record.samples.len();
+        for (i, s) in record.samples.iter().enumerate().filter(|(i, s)| s.k % keep == 0 || i + 1 == count) {
+            debug_assert!(i < count);
+            rows.push(CurveRow {
+                series,
+                seed,
+                iteration: s.k,
+                seconds: s.seconds,
+                bytes: s.traffic.bytes,
+                gradients: s.oracle.gradients,
+                products: s.oracle.products,
+                values: metrics.iter().map(|m| s.get(m).unwrap_or(f64::NAN)).collect(),
+            });
+        }
+        let Some(last) = record.samples.last() else { continue };
+        runs.push(RunRecord {
+            series,
+            seed,
+            outcome: record.outcome.word().into(),
+            iterations: last.k,
+            seconds: last.seconds,
+            bytes: last.traffic.bytes,
+            gradients: last.oracle.gradients,
+            products: last.oracle.products,
+            state_bytes: record.state_bytes,
+            last: last.values.iter().filter(|v| v.1.is_finite()).cloned().collect(),
+        });
+    }
+    (runs, Curves { metrics, rows })
+}
+
+fn machine(threads: usize) -> Machine {
+    let read = |path: &str, key: &str| {
+        let text = std::fs::read_to_string(path).ok()?;
+        let line = text.lines().find(|l| l.starts_with(key))?.split_once(':')?.1.trim().to_string();
+        Some(line)
+    };
+    let memory = read("/proc/meminfo", "MemTotal").and_then(|m| m.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0) * 1024;
+    Machine {
+        system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        cpu: read("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown CPU".into()),
+        threads,
+        memory,
+    }
+}
+
+/// Peak memory of this process, where the system tells.
+pub fn peak_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find(|l| l.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kb| kb * 1024)
+}
