@@ -104,26 +104,44 @@ impl ProblemSpec {
             "quadratic" => ProblemSpec::Quadratic(section.read(&["kind"])?),
             _ => return Err(section.error("kind", format!("problem kind is '{kind}'; known are {PROBLEMS}"))),
         };
-        let (n, sizes) = match &spec {
-            ProblemSpec::PolicyEvaluation(p) => (p.agents, vec![("states", p.states), ("features", p.features)]),
-            ProblemSpec::Quadratic(p) => (p.agents, vec![("dim_x", p.dim_x), ("dim_y", p.dim_y)]),
-        };
-        for (name, value) in std::iter::once(("agents", n)).chain(sizes) {
-            if value == 0 || value > 10_000_000 {
-                return Err(section.error(name, format!("{name} is {value}; it must be between 1 and 10,000,000")));
-            }
-        }
-        if let ProblemSpec::PolicyEvaluation(p) = &spec {
-            for (name, value) in [("omega", p.omega), ("tau", p.tau), ("f_weight", p.f_weight), ("g_weight", p.g_weight)] {
-                if !(value >= 0.0 && value.is_finite()) {
-                    return Err(section.error(name, format!("{name} is {value}; it must be a finite number, 0 or more")));
-                }
-            }
-            spec.build(0, Path::new(""))
-                .map(drop)
-                .or_else(|e| if p.file.is_empty() { Err(section.value_error(e.to_string())) } else { Ok(()) })?;
-        }
+        spec.check().map_err(|e| section.value_error(e))?;
         Ok(spec)
+    }
+
+    /// Says which value is out of range; the message begins with its name.
+    fn check(&self) -> Result<(), String> {
+        let size = |name: &str, value: usize| match value {
+            1..=1_000_000 => Ok(()),
+            _ => Err(format!("{name} is {value}; it must be between 1 and 1,000,000")),
+        };
+        let real = |name: &str, value: f64, from: f64, to: f64| match value >= from && value <= to {
+            true => Ok(()),
+            false if to == f64::MAX => Err(format!("{name} is {value}; it must be a finite number, {from} or more")),
+            false => Err(format!("{name} is {value}; it must lie between {from} and {to}")),
+        };
+        match self {
+            ProblemSpec::PolicyEvaluation(p) => {
+                for (name, value) in [("agents", p.agents), ("states", p.states), ("features", p.features)] {
+                    size(name, value)?;
+                }
+                for (name, value) in [("omega", p.omega), ("f_weight", p.f_weight), ("g_weight", p.g_weight)] {
+                    real(name, value, 0.0, f64::MAX)?;
+                }
+                real("gamma", p.gamma, 0.0, 1.0)?;
+                real("tau", p.tau, f64::MIN_POSITIVE, 1e100).map_err(|_| format!("tau is {}; it must be a finite number above 0", p.tau))?;
+                size("feature_patterns", p.feature_patterns)?;
+                // Tables are dense: refuse what no memory holds.
+                let numbers = (p.agents + p.states) as f64 * p.states as f64 + p.feature_patterns as f64 * (p.states * p.features) as f64;
+                real("states", numbers, 0.0, 2e9).map_err(|_| format!("states is {}; with {} agents its tables need {:.0} GB", p.states, p.agents, numbers * 8e-9))
+            }
+            ProblemSpec::Quadratic(p) => {
+                for (name, value) in [("agents", p.agents), ("dim_x", p.dim_x), ("dim_y", p.dim_y)] {
+                    size(name, value)?;
+                }
+                let numbers = p.agents as f64 * ((p.dim_x + p.dim_y) as f64).powi(2);
+                real("dim_y", numbers, 0.0, 1e9).map_err(|_| format!("dim_y is {}; the matrices need {:.0} GB", p.dim_y, numbers * 8e-9))
+            }
+        }
     }
 
     /// Makes the problem of one seed. Relative files are looked for beside the experiment file.

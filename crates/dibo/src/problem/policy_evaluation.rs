@@ -97,8 +97,16 @@ struct Model {
 #[derive(Clone, Debug)]
 struct Packed {
     offsets: Vec<usize>,
-    forward: Vec<[[f64; LANES]; 2]>,
-    reduce: Vec<[[f64; LANES]; 2]>,
+    forward: Vec<Both>,
+    reduce: Vec<Both>,
+}
+
+/// Φ and M of one feature at eight states, each on a cache line of its own.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Both {
+    phi: [f64; LANES],
+    m: [f64; LANES],
 }
 
 /// The single-level objective F*(x) = ½xᵀHx − bᵀx + c and its minimiser.
@@ -334,9 +342,11 @@ impl Packed {
         let (mut forward, mut reduce) = (Vec::new(), Vec::new());
         for q in 0..features {
             for (g, offset) in offsets.iter().enumerate() {
-                let both = [phi, m].map(|t| std::array::from_fn(|l| t[(offset + l, q)]));
-                forward.push(both);
-                reduce.push(both.map(|t| std::array::from_fn(|l| if offset + l < g * LANES { 0.0 } else { t[l] })));
+                let eight = |t: &DMatrix<f64>, first: usize| {
+                    std::array::from_fn(|l| if offset + l < first { 0.0 } else { t[(offset + l, q)] })
+                };
+                forward.push(Both { phi: eight(phi, 0), m: eight(m, 0) });
+                reduce.push(Both { phi: eight(phi, g * LANES), m: eight(m, g * LANES) });
             }
         }
         Packed { offsets, forward, reduce }
@@ -356,6 +366,17 @@ fn eight<V: Eight>(from: &[f64], at: usize) -> V {
     V::load(from[at..at + LANES].try_into().expect("eight numbers"))
 }
 
+/// One feature's part of Φᵀe + Mᵀgap, lane by lane.
+#[inline(always)]
+fn products<V: Eight, const G: usize>(tables: &[Both; G], e: &[V; G], gap: &[V; G]) -> V {
+    let (mut sum, mut other) = (V::splat(0.0), V::splat(0.0));
+    for g in 0..G {
+        sum = e[g].mul_add(V::load(&tables[g].phi), sum);
+        other = gap[g].mul_add(V::load(&tables[g].m), other);
+    }
+    sum.add(other)
+}
+
 /// All of one agent's directions in one pass over its features; `G` groups of eight states at a time stay in registers.
 #[inline(always)]
 fn directions_of_groups<V: Eight, const G: usize>(
@@ -371,10 +392,10 @@ fn directions_of_groups<V: Eight, const G: usize>(
     let zero = V::splat(0.0);
     let (mut px, mut mx) = ([zero; G], [zero; G]);
     for (tables, x) in packed.forward.chunks_exact(groups).zip(x) {
-        let (tables, x): (&[_; G], _) = (tables[first..first + G].try_into().expect("G groups"), V::splat(*x));
+        let (tables, x): (&[Both; G], _) = (tables[first..first + G].try_into().expect("G groups"), V::splat(*x));
         for g in 0..G {
-            px[g] = V::load(&tables[g][0]).mul_add(x, px[g]);
-            mx[g] = V::load(&tables[g][1]).mul_add(x, mx[g]);
+            px[g] = V::load(&tables[g].phi).mul_add(x, px[g]);
+            mx[g] = V::load(&tables[g].m).mul_add(x, mx[g]);
         }
     }
     let (cf, cg) = (V::splat(c.f), V::splat(c.g));
@@ -387,19 +408,17 @@ fn directions_of_groups<V: Eight, const G: usize>(
         cg.mul(y.sub(target)).sub(e[g]).store((&mut dy[at..at + LANES]).try_into().expect("eight numbers"));
         cg.mul(z.sub(target)).store((&mut dz[at..at + LANES]).try_into().expect("eight numbers"));
     }
-    // dx += Φᵀe + Mᵀgap, four features at a time.
-    for (q, dx) in dx.chunks_mut(4).enumerate() {
-        let mut sums = [zero; 4];
-        for (sum, tables) in sums.iter_mut().zip(packed.reduce[4 * q * groups..].chunks_exact(groups)) {
-            let tables: &[_; G] = tables[first..first + G].try_into().expect("G groups");
-            let mut other = zero;
-            for g in 0..G {
-                *sum = e[g].mul_add(V::load(&tables[g][0]), *sum);
-                other = gap[g].mul_add(V::load(&tables[g][1]), other);
-            }
-            *sum = sum.add(other);
-        }
-        dx.iter_mut().zip(V::sums(sums)).for_each(|(dx, sum)| *dx += sum);
+    // dx += Φᵀe + Mᵀgap; sums over lanes are cheaper four at a time.
+    let row = |q: usize| -> &[Both; G] { packed.reduce[q * groups + first..][..G].try_into().expect("G groups") };
+    let (fours, rest) = dx.as_chunks_mut::<4>();
+    let four_features = 4 * fours.len();
+    for (q, dx) in fours.iter_mut().enumerate() {
+        let [a, b, c, d] = [row(4 * q), row(4 * q + 1), row(4 * q + 2), row(4 * q + 3)];
+        let sums = V::sums([products(a, &e, &gap), products(b, &e, &gap), products(c, &e, &gap), products(d, &e, &gap)]);
+        (0..4).for_each(|l| dx[l] += sums[l]);
+    }
+    for (q, dx) in rest.iter_mut().enumerate() {
+        *dx += products(row(four_features + q), &e, &gap).sum();
     }
 }
 

@@ -114,6 +114,8 @@ pub(crate) trait Eight: Copy {
     fn mul(self, other: Self) -> Self;
     /// self · other + sum, lane by lane.
     fn mul_add(self, other: Self, sum: Self) -> Self;
+    /// The sum of the lanes.
+    fn sum(self) -> f64;
     /// The sums of the lanes of four.
     fn sums(four: [Self; 4]) -> [f64; 4];
 }
@@ -148,8 +150,12 @@ impl Eight for [f64; LANES] {
         std::array::from_fn(|l| self[l] * other[l] + sum[l])
     }
     #[inline(always)]
+    fn sum(self) -> f64 {
+        ((self[0] + self[4]) + (self[2] + self[6])) + ((self[1] + self[5]) + (self[3] + self[7]))
+    }
+    #[inline(always)]
     fn sums(four: [Self; 4]) -> [f64; 4] {
-        four.map(|v| ((v[0] + v[1]) + (v[4] + v[5])) + ((v[2] + v[3]) + (v[6] + v[7])))
+        four.map(Eight::sum)
     }
 }
 
@@ -187,6 +193,14 @@ mod avx512 {
         #[inline(always)]
         fn mul_add(self, other: Self, sum: Self) -> Self {
             unsafe { _mm512_fmadd_pd(self, other, sum) }
+        }
+        #[inline(always)]
+        fn sum(self) -> f64 {
+            unsafe {
+                let four = _mm256_add_pd(_mm512_castpd512_pd256(self), _mm512_extractf64x4_pd::<1>(self));
+                let two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd::<1>(four));
+                _mm_cvtsd_f64(two) + _mm_cvtsd_f64(_mm_unpackhi_pd(two, two))
+            }
         }
         #[inline(always)]
         fn sums([a, b, c, d]: [Self; 4]) -> [f64; 4] {

@@ -1,0 +1,180 @@
+//! The command as a user meets it: good runs, bad input, resuming.
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn dibo(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dibo")).current_dir(folder).args(arguments).output().expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+const SMALL: &str = r#"title = "a small run"
+seeds = 2
+
+[problem]
+kind = "policy-evaluation"
+agents = 5
+f_weight = 1.0
+g_weight = 0.5
+
+[graph]
+kind = "cycle"
+nu = 0.3
+
+[run]
+iterations = 400
+every = 20
+
+[[algorithm]]
+name = "fab"
+penalty_form = "normalised"
+lambda = [20, 60]
+eta_x = 0.1
+eta_y = 0.1
+
+[[figure]]
+name = "error"
+y = "relative_error"
+log = "y"
+"#;
+
+#[test]
+fn a_run_leaves_everything_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("small.toml"), SMALL).unwrap();
+    let output = dibo(folder.path(), &["run", "small.toml", "--quiet"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let out = folder.path().join("results/small");
+    for file in ["manifest.json", "curves.csv", "curves.parquet", "report.html", "plots/error.svg", "plots/error.png"] {
+        assert!(out.join(file).metadata().unwrap().len() > 0, "{file}");
+    }
+    assert!(text(&output.stdout).contains("λ=60"));
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("a small run") && page.contains("<svg"));
+    // The report can be made again from the folder alone.
+    std::fs::remove_file(out.join("report.html")).unwrap();
+    assert!(dibo(folder.path(), &["report", "results/small"]).status.success());
+    assert!(out.join("report.html").exists());
+}
+
+#[test]
+fn threads_do_not_change_results() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("small.toml"), SMALL).unwrap();
+    let curves = |threads: &str| {
+        let out = format!("out{threads}");
+        let output = dibo(folder.path(), &["run", "small.toml", "--quiet", "--threads", threads, "--out", &out, "--seeds", "1", "--set", "problem.agents=120"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let csv = std::fs::read_to_string(folder.path().join(out).join("curves.csv")).unwrap();
+        // All but the seconds.
+        csv.lines().map(|l| l.split(',').enumerate().filter(|(i, _)| *i != 3).map(|(_, v)| v).collect::<Vec<_>>().join(",")).collect::<Vec<_>>()
+    };
+    assert_eq!(curves("1"), curves("2"));
+    assert_eq!(curves("1"), curves("3"));
+}
+
+#[test]
+fn bad_input_gets_one_clear_line_and_exit_code_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases: &[(&str, &str, &[&str])] = &[
+        ("eta_x = 0.1", "eta_xx = 0.1", &["bad.toml:22", "eta_xx", "eta_y"]),
+        ("eta_x = 0.1", "eta_x = 0.0001\neta_y = -1", &["bad.toml"]),
+        ("eta_y = 0.1", "eta_y = 0", &["bad.toml:23", "eta_y is 0", "above 0"]),
+        ("eta_y = 0.1", "eta_y = -0.5", &["bad.toml:23", "eta_y is -0.5", "above 0"]),
+        ("nu = 0.3", "nu = 1.5", &["bad.toml:12", "nu is 1.5", "between 0 and 1"]),
+        ("agents = 5", "agents = 0", &["bad.toml:6", "agents is 0"]),
+        ("agents = 5", "agents = \"five\"", &["bad.toml:6", "invalid type"]),
+        ("name = \"fab\"", "name = \"fub\"", &["bad.toml:19", "no algorithm 'fub'", "push-pull-soba"]),
+        ("kind = \"cycle\"", "kind = \"cyclic\"", &["bad.toml:11", "cyclic", "erdos-renyi"]),
+        ("kind = \"cycle\"", "kind = \"erdos-renyi\"", &["bad.toml", "not strongly connected", "cannot reach agent", "allow_disconnected"]),
+        ("kind = \"cycle\"", "kind = \"file\"\nfile = \"missing.json\"", &["bad.toml", "missing.json"]),
+        ("kind = \"policy-evaluation\"", "kind = \"poker\"", &["bad.toml:5", "poker", "quadratic"]),
+        ("iterations = 400", "iterations = 0", &["bad.toml:15", "iterations is 0"]),
+        ("seeds = 2", "seeds = 0", &["bad.toml:2", "seeds"]),
+        ("lambda = [20, 60]", "lambda = []", &["bad.toml:21", "empty list"]),
+        ("lambda = [20, 60]", "lambda = [20, -3]", &["bad.toml:21", "lambda is -3"]),
+        ("lambda = [20, 60]", "", &["bad.toml:18", "missing field `lambda`"]),
+        ("[run]", "[rum]", &["bad.toml:14", "rum"]),
+        ("[[figure]]", "[[figures]]", &["bad.toml:25", "figures"]),
+        ("title = ", "title ", &["bad.toml:1"]),
+    ];
+    for (from, to, expected) in cases {
+        assert!(SMALL.contains(from));
+        std::fs::write(folder.path().join("bad.toml"), SMALL.replacen(from, to, 1)).unwrap();
+        let output = dibo(folder.path(), &["run", "bad.toml", "--quiet"]);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{to}: {message}{}", text(&output.stdout));
+        assert_eq!(message.trim().lines().count(), 1, "{message}");
+        for word in *expected {
+            assert!(message.contains(word), "{to}: '{word}' is missing in: {message}");
+        }
+    }
+    let missing = dibo(folder.path(), &["run", "nothing.toml"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(text(&missing.stderr).contains("sensitivity"), "{}", text(&missing.stderr));
+    let set = dibo(folder.path(), &["run", "sensitivity", "--set", "run.itertions=5"]);
+    assert_eq!(set.status.code(), Some(2));
+    assert!(text(&set.stderr).contains("itertions"), "{}", text(&set.stderr));
+}
+
+#[test]
+fn a_matrix_that_is_not_stochastic_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let half = "[[0.5,0.5],[0.5,0.5]]";
+    for (a, b, expected) in [
+        ("[[0.5,0.6],[0.5,0.5]]", half, "A of graph 0 is not row-stochastic: row 0 sums to 1.1"),
+        (half, "[[0.5,0.6],[0.5,0.5]]", "B of graph 0 is not column-stochastic: column 1 sums to 1.1"),
+        (half, "[[1.5,0.5],[-0.5,0.5]]", "B of graph 0 holds -0.5"),
+    ] {
+        std::fs::write(folder.path().join("graphs.json"), format!("[{{\"A\": {a}, \"B\": {b}}}]")).unwrap();
+        let file = SMALL.replacen("kind = \"cycle\"", "kind = \"file\"\nfile = \"graphs.json\"", 1).replacen("agents = 5", "agents = 2", 1);
+        std::fs::write(folder.path().join("bad.toml"), file).unwrap();
+        let output = dibo(folder.path(), &["run", "bad.toml", "--quiet"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_stopped_run_goes_on_to_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("small.toml"), SMALL).unwrap();
+    let go = |out: &str, iterations: &str| {
+        Command::new(env!("CARGO_BIN_EXE_dibo"))
+            .current_dir(folder.path())
+            .args(["run", "small.toml", "--quiet", "--out", out, "--set"])
+            .arg(format!("run.iterations={iterations}"))
+            .args(["--set", "problem.omega=0.1", "--set", "run.every=100"])
+            .spawn()
+            .unwrap()
+    };
+    assert!(go("whole", "400000").wait().unwrap().success());
+    // Interrupt the second one as soon as it is at work, then let it go on. If it was too fast, it has simply finished.
+    let mut child = go("parts", "400000");
+    let runs = folder.path().join("parts/runs");
+    while !runs.is_dir() && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    let code = child.wait().unwrap().code();
+    assert!(matches!(code, Some(130 | 0)), "{code:?}");
+    assert!(go("parts", "400000").wait().unwrap().success());
+    let values = |out: &str| {
+        let csv = std::fs::read_to_string(folder.path().join(out).join("curves.csv")).unwrap();
+        csv.lines().map(|l| l.split(',').enumerate().filter(|(i, _)| *i != 3).map(|(_, v)| v.to_string()).collect::<Vec<_>>()).collect::<Vec<_>>()
+    };
+    assert_eq!(values("whole"), values("parts"));
+}
+
+#[test]
+fn trace_prints_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = concat!(env!("CARGO_MANIFEST_DIR"), "/../dibo/tests/data/oracle-input.json");
+    let output = dibo(folder.path(), &["trace", input]);
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(value["push-pull-soba"]["100"]["tv"][3][2].is_number());
+    let missing = dibo(folder.path(), &["trace", "nothing.json"]);
+    assert_eq!(missing.status.code(), Some(2));
+}
