@@ -42,7 +42,12 @@ impl Method for PushSaga {
         oracle: &mut Oracle<'_, T>,
     ) -> Box<dyn Descent<T>> {
         let gradient = x.clone();
-        let rows = TrackedPushSum::new(x, network, oracle);
+        // Without tracking the first gradient is asked for in the first iteration, as in Push-SGD: inside the double loop each
+        // question costs an inner loop, and the two methods are to coincide there as well.
+        let rows = match self.tracking {
+            true => TrackedPushSum::new(x, network, oracle),
+            false => TrackedPushSum::new(x, network, &mut |_, _, _, d| d.shared.data_mut().fill(T::ZERO)),
+        };
         // The table starts with the first gradient everywhere, so that no block begins from nothing.
         let table = vec![rows.d.shared.clone(); blocks.max(1)];
         Box::new(PushSagaState { method: self.clone(), mean: rows.d.shared.clone(), table, gradient, rows })
@@ -63,6 +68,9 @@ impl<T: Real> Descent<T> for PushSagaState<T> {
         if !method.tracking {
             // Push-SGD's order: the estimate at x, then u⁺ = B(u − η d), w⁺ = B w
             oracle(network, k, &rows.sum.v, gradient);
+            if k == 0 {
+                table.iter_mut().chain([&mut *mean]).for_each(|g| g.copy_from(&gradient.shared));
+            }
             estimate(k, gradient, table, mean, &mut rows.d, network);
             rows.sum.descend([method.eta.at(k)], &rows.d, network);
             rows.sum.push(network.next_round(), network, None);
