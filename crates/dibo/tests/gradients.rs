@@ -26,7 +26,7 @@ impl Tables {
     fn random(agents: usize, states: usize, features: usize, seed: u64) -> Self {
         let mut p = random_rows(&vec![states; states], seed);
         for row in &mut p {
-            row.iter_mut().for_each(|v| *v = 1.1 + *v);
+            row.iter_mut().for_each(|v| *v += 1.1);
             let sum: f64 = row.iter().sum();
             row.iter_mut().for_each(|v| *v /= sum);
         }
