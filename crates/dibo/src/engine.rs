@@ -100,17 +100,27 @@ pub struct Checkpoint<T> {
 }
 
 /// Identifies a checkpoint file and its layout.
-const MAGIC: &[u8; 8] = b"dibo-ck1";
+const MAGIC: &[u8; 8] = b"dibo-ck2";
+
+/// FNV-1a: no single changed byte goes unseen, and it is the same on every machine.
+fn checksum(bytes: &[u8]) -> [u8; 8] {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3)).to_le_bytes()
+}
 
 impl<T: Real> Checkpoint<T> {
     /// The file's bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        postcard::to_extend(self, MAGIC.to_vec()).expect("numbers and strings can be written")
+        let body = postcard::to_stdvec(self).expect("numbers and strings can be written");
+        [&MAGIC[..], &checksum(&body), &body].concat()
     }
 
     /// Reads what [`to_bytes`](Self::to_bytes) wrote; says what is wrong with anything else.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
-        let body = bytes.strip_prefix(MAGIC).ok_or("not a checkpoint of this version of dibo")?;
+        let rest = bytes.strip_prefix(MAGIC).ok_or("not a checkpoint of this version of dibo")?;
+        let (sum, body) = rest.split_at_checked(8).ok_or("damaged checkpoint: it is cut off")?;
+        if sum != checksum(body) {
+            return Err("damaged checkpoint: its bytes are not those that were written".into());
+        }
         postcard::from_bytes(body).map_err(|e| format!("damaged checkpoint: {e}"))
     }
 }
@@ -153,7 +163,8 @@ pub fn run<T: Real>(
         Some(c) => {
             restore(&mut *state, &c)?;
             network.set_traffic(c.traffic);
-            (k, clock, samples) = (c.k, Duration::from_secs_f64(c.seconds), c.samples);
+            let seconds = Duration::try_from_secs_f64(c.seconds).map_err(|e| format!("damaged checkpoint: {} seconds: {e}", c.seconds))?;
+            (k, clock, samples) = (c.k, seconds, c.samples);
             Counted::new(problem, c.oracle)
         }
     };

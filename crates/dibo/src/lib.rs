@@ -11,7 +11,7 @@
 //! let mut network = Simulator::new(mixing::Sequence::uniform(graphs), Threads::one());
 //! let fab = Fab { lambda: 60.0.into(), ..Fab::normalised(0.1) };
 //! let mut state = fab.start(&problem, &mut network, &Default::default());
-//! for k in 0..4000 {
+//! for k in 0..6000 {
 //!     state.step(k, &problem, &mut network);
 //! }
 //! assert!(problem.relative_error(&engine::mean(&*state, "x").unwrap()) < 0.05);

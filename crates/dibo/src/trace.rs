@@ -89,7 +89,7 @@ pub fn mixing(graphs: &[Graph], n: usize) -> Result<Sequence, String> {
             return Err(format!("graph {number}: give edges in every graph, or A and B in every graph"));
         };
         if let Some((s, r)) = edges.iter().find(|(s, r)| *s >= n || *r >= n) {
-            return Err(format!("graph {number}: edge [{s}, {r}] names an agent that is not there; agents are 0 to {}", n - 1));
+            return Err(format!("graph {number}: edge [{s}, {r}] names an agent that is not there; there are {n}, counted from 0"));
         }
         all.push(DiGraph::from_edges(n, edges.iter().copied()));
     }
@@ -146,7 +146,7 @@ pub fn trace(input: &str) -> Result<Value, String> {
         let algorithm = algorithm::find::<f64, _>(&name, Json { name: name.clone(), object }).map_err(wrong)?;
         algorithm.check().map_err(wrong)?;
         debug_assert!(matches!(algorithm.needs(), Needs::FirstOrder | Needs::SecondOrder | Needs::SingleLevel));
-        let problem = problem.clone().weights(f, g);
+        let problem = problem.clone().try_weights(f, g).map_err(wrong)?;
         let sequence = if algorithm.frozen_weights() { sequence.clone().frozen() } else { sequence.clone() };
         let mut network = Simulator::new(sequence, Threads::one());
         let mut state = algorithm.start(&problem, &mut network, &start);

@@ -60,6 +60,10 @@ impl<T: Real, M: Method> Algorithm<T> for DoubleLoop<M> {
         if self.inner == 0 {
             return Err("inner is 0; at least one inner iteration is needed".into());
         }
+        // The path of an inner loop is kept in memory.
+        if self.inner > 1_000_000 {
+            return Err(format!("inner is {}; at most 1,000,000 inner iterations are allowed", self.inner));
+        }
         self.method.check()
     }
 

@@ -1,5 +1,6 @@
 //! Push-ASGD (Chen, Hashemi and Vikalo): push-sum, gradient tracking and a recursive momentum estimate of the gradient.
 use super::push_diging::TrackedPushSum;
+use super::tracking::pairs;
 use super::{Descent, Method, Oracle, View, memory};
 use crate::network::Network;
 use crate::rows::{Real, Rows, Stack};
@@ -51,14 +52,14 @@ impl Method for PushAsgd {
 impl<T: Real> Descent<T> for PushAsgdState<T> {
     fn step(&mut self, k: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) {
         let Self { method, rows, before, old } = self;
-        before.shared.copy_from(&rows.sum.v.shared);
+        pairs(before, &rows.sum.v).for_each(|(before, x)| before.copy_from(x));
         let beta = T::of(method.beta);
         rows.mix(method.eta.at(k), network);
         // d⁺ = ∇F(x⁺; ξ⁺) + (1 − β)(d − ∇F(x; ξ⁺)): both gradients with the new sample
         oracle(network, k + 1, before, old);
-        old.shared.scale_difference(T::ONE - beta, &rows.d.shared, network.threads());
+        pairs(old, &rows.d).for_each(|(old, d)| old.scale_difference(T::ONE - beta, d, network.threads()));
         oracle(network, k + 1, &rows.sum.v, &mut rows.d);
-        rows.d.shared.add(&old.shared, network.threads());
+        pairs(&mut rows.d, old).for_each(|(d, old)| d.add(old, network.threads()));
         rows.absorb(network);
     }
 

@@ -1,5 +1,5 @@
 //! Push-DIGing: gradient tracking over push-sum. Its rows also carry Push-SAGA and Push-ASGD, which track other estimates.
-use super::tracking::PushSum;
+use super::tracking::{PushSum, step_private};
 use super::{Descent, Method, Oracle, View, memory, views};
 use crate::network::Network;
 use crate::rows::{Real, Rows, Stack};
@@ -25,12 +25,16 @@ impl<T: Real> TrackedPushSum<T> {
     pub fn new(x: Stack<T, 1>, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) -> Self {
         let mut d = x.clone();
         oracle(network, 0, &x, &mut d);
-        TrackedPushSum { sum: PushSum::new(x), t: d.clone(), d }
+        let mut t = d.clone();
+        // A private variable meets no other agent, so its tracker is its direction.
+        t.private = None;
+        TrackedPushSum { sum: PushSum::new(x), t, d }
     }
 
     /// u⁺ = B(u − η t), w⁺ = B w, x⁺ = u⁺/w⁺; and t = B t − d in the same message.
     pub fn mix(&mut self, eta: f64, network: &mut dyn Network<T>) {
         self.sum.descend([eta], &self.t, network);
+        step_private(&mut self.sum.v, eta, &self.d, network);
         self.sum.push(network.next_round(), network, Some((&mut self.t, &self.d)));
     }
 
@@ -40,7 +44,11 @@ impl<T: Real> TrackedPushSum<T> {
     }
 
     pub fn views(&self) -> Vec<View<'_, T>> {
-        self.sum.views(["x"]).chain(views(&self.t, ["tx"])).chain(views(&self.d, ["dx"])).collect()
+        let mut all: Vec<_> = self.sum.views(["x"]).chain(views(&self.t, ["tx"])).chain(views(&self.d, ["dx"])).collect();
+        if self.d.private.is_some() {
+            all.retain(|v| v.name != "tx");
+        }
+        all
     }
 
     pub fn memory(&mut self) -> impl Iterator<Item = &mut Rows<T>> {

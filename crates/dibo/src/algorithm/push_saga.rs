@@ -3,7 +3,8 @@
 //! The data of an agent is cut into blocks; iteration k uses block k mod blocks. With one block (full batches) SAGA's estimate is the
 //! gradient itself: the paper then finds Push-SAGA and Push-SGD to coincide, which is so without tracking (`tracking = false`).
 use super::push_diging::TrackedPushSum;
-use super::{Descent, Method, Oracle, View};
+use super::tracking::step_private;
+use super::{Descent, Method, Oracle, View, memory};
 use crate::network::Network;
 use crate::rows::{Real, Rows, Stack};
 use crate::schedule::Schedule;
@@ -42,7 +43,12 @@ impl Method for PushSaga {
         oracle: &mut Oracle<'_, T>,
     ) -> Box<dyn Descent<T>> {
         let gradient = x.clone();
-        let rows = TrackedPushSum::new(x, network, oracle);
+        // Without tracking the first gradient is asked for in the first iteration, as in Push-SGD: inside the double loop each
+        // question costs an inner loop, and the two methods are to coincide there as well.
+        let rows = match self.tracking {
+            true => TrackedPushSum::new(x, network, oracle),
+            false => TrackedPushSum::new(x, network, &mut |_, _, _, d| memory(d).for_each(|d| d.data_mut().fill(T::ZERO))),
+        };
         // The table starts with the first gradient everywhere, so that no block begins from nothing.
         let table = vec![rows.d.shared.clone(); blocks.max(1)];
         Box::new(PushSagaState { method: self.clone(), mean: rows.d.shared.clone(), table, gradient, rows })
@@ -63,8 +69,12 @@ impl<T: Real> Descent<T> for PushSagaState<T> {
         if !method.tracking {
             // Push-SGD's order: the estimate at x, then u⁺ = B(u − η d), w⁺ = B w
             oracle(network, k, &rows.sum.v, gradient);
+            if k == 0 {
+                table.iter_mut().chain([&mut *mean]).for_each(|g| g.copy_from(&gradient.shared));
+            }
             estimate(k, gradient, table, mean, &mut rows.d, network);
             rows.sum.descend([method.eta.at(k)], &rows.d, network);
+            step_private(&mut rows.sum.v, method.eta.at(k), &rows.d, network);
             rows.sum.push(network.next_round(), network, None);
             return;
         }
@@ -102,6 +112,10 @@ fn estimate<T: Real>(
 ) {
     let (threads, share) = (network.threads(), T::ONE / T::of(table.len() as f64));
     let old = &mut table[k % table.len()];
+    // Private entries occur only in the double loop, whose one block is all data: the estimate is the gradient.
+    if let (Some(d), Some(gradient)) = (&mut d.private, &gradient.private) {
+        d.copy_from(gradient);
+    }
     d.shared.copy_from(&gradient.shared);
     d.shared.add_scaled(-T::ONE, old, threads);
     // The change of the mean is the difference that d holds now, divided by the number of blocks.

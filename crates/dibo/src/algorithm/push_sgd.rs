@@ -1,5 +1,5 @@
 //! Push-SGD (SGP): stochastic gradient descent over push-sum.
-use super::tracking::PushSum;
+use super::tracking::{PushSum, step_private};
 use super::{Descent, Method, Oracle, View};
 use crate::network::Network;
 use crate::rows::{Real, Rows, Stack};
@@ -47,6 +47,7 @@ impl<T: Real> Descent<T> for PushSgdState<T> {
         // u⁺ = B(u − η ∇F(x)), w⁺ = B w, x⁺ = u⁺/w⁺
         oracle(network, k, &sum.v, gradient);
         sum.descend([eta.at(k)], gradient, network);
+        step_private(&mut sum.v, eta.at(k), gradient, network);
         sum.push(network.next_round(), network, None);
     }
 

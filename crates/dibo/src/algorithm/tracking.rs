@@ -100,6 +100,14 @@ pub fn step_private<T: Real, const N: usize>(v: &mut Stack<T, N>, eta: f64, d: &
     }
 }
 
+/// The rows of two stacks that belong together: the shared ones, and the private ones where there are any.
+pub fn pairs<'a, T: Real, const N: usize>(
+    a: &'a mut Stack<T, N>,
+    b: &'a Stack<T, N>,
+) -> impl Iterator<Item = (&'a mut Rows<T>, &'a Rows<T>)> {
+    std::iter::once((&mut a.shared, &b.shared)).chain(a.private.as_mut().zip(b.private.as_ref()))
+}
+
 /// Step sizes spread over columns, kept while they do not change.
 struct Steps<T, const N: usize> {
     values: [f64; N],

@@ -190,11 +190,17 @@ impl PolicyEvaluation {
         self.weights(1.0, 0.5)
     }
 
-    /// Other factors of ½‖Φx − y‖² in f and of ‖y − r − γPΦx‖² in g.
-    pub fn weights(mut self, f_weight: f64, g_weight: f64) -> Self {
+    /// Other factors of ½‖Φx − y‖² in f and of ‖y − r − γPΦx‖² in g; panics where [`try_weights`](Self::try_weights) has an error.
+    pub fn weights(self, f_weight: f64, g_weight: f64) -> Self {
+        self.try_weights(f_weight, g_weight).expect("weights of ordinary size")
+    }
+
+    /// Other factors of ½‖Φx − y‖² in f and of ‖y − r − γPΦx‖² in g. Weights so large or so small that the objective overflows or is no
+    /// longer strongly convex are an error.
+    pub fn try_weights(mut self, f_weight: f64, g_weight: f64) -> Result<Self, String> {
         (self.f_weight, self.g_weight) = (f_weight, g_weight);
-        self.solve().expect("only weights have changed");
-        self
+        self.solve().map_err(|e| format!("f_weight is {f_weight}: {e}"))?;
+        Ok(self)
     }
 
     /// Another regulariser.

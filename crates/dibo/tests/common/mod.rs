@@ -1,0 +1,129 @@
+//! What several test files need: random starts and graphs, algorithms out of JSON, states as plain nested vectors.
+// Every test file is a crate of its own and uses a part of this.
+#![allow(dead_code)]
+use dibo::algorithm::{self, Algorithm, Needs, Reader, State};
+use dibo::graph::ErdosRenyi;
+use dibo::mixing::Sequence;
+use dibo::problem::{At, Bilevel, Start};
+use dibo::rng::{Purpose, stream};
+use dibo::rows::{Stack, Threads, Upper};
+use rand::RngExt;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+/// One row per agent.
+pub type Matrix = Vec<Vec<f64>>;
+
+/// Rows of these widths with numbers in (−1, 1).
+pub fn random_rows(widths: &[usize], seed: u64) -> Matrix {
+    let mut r = stream(seed, Purpose::Start, 0, 0);
+    widths.iter().map(|w| (0..*w).map(|_| r.random_range(-1.0..1.0)).collect()).collect()
+}
+
+/// Different points for every agent and variable, so that nothing is hidden by a symmetric start.
+pub fn random_start(problem: &dyn Bilevel<f64>, seed: u64) -> Start {
+    let n = problem.agents();
+    let upper = match problem.upper() {
+        Upper::Shared(width) => vec![width; n],
+        Upper::Private(widths) => widths,
+    };
+    let lower = vec![problem.lower(); n];
+    let [x, y, z, v] = [(0, &upper), (1, &lower), (2, &lower), (3, &lower)].map(|(part, w)| random_rows(w, 10 * seed + part));
+    Start { x, y, z, v }
+}
+
+/// Strongly connected graphs that change at every iteration and are nowhere regular: unequal in- and out-degrees.
+pub fn unbalanced(n: usize, seed: u64) -> Sequence {
+    Sequence::uniform(ErdosRenyi::new(n, 0.35, seed, true))
+}
+
+struct Json(Value);
+
+impl Reader for Json {
+    type Error = String;
+
+    fn read<P: DeserializeOwned + Serialize>(self) -> Result<P, String> {
+        serde_json::from_value(self.0).map_err(|e| e.to_string())
+    }
+
+    fn unknown(self, known: String) -> String {
+        format!("unknown; known are {known}")
+    }
+}
+
+/// An algorithm of the registry with these parameters.
+pub fn algorithm(name: &str, parameters: Value) -> Box<dyn Algorithm<f64>> {
+    let found = algorithm::find::<f64, _>(name, Json(parameters)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    found.check().unwrap_or_else(|e| panic!("{name}: {e}"));
+    found
+}
+
+/// The weights an algorithm wants: those of iteration 0 for ever, or those of each iteration.
+pub fn as_wanted(algorithm: &dyn Algorithm<f64>, sequence: &Sequence) -> Sequence {
+    if algorithm.frozen_weights() { sequence.clone().frozen() } else { sequence.clone() }
+}
+
+/// Whether a problem has what an algorithm asks for.
+pub fn applies(algorithm: &dyn Algorithm<f64>, problem: &dyn Bilevel<f64>) -> bool {
+    match algorithm.needs() {
+        Needs::FirstOrder => true,
+        Needs::SecondOrder => problem.second_order().is_some(),
+        Needs::SingleLevel => problem.single_level().is_some(),
+    }
+}
+
+/// A variable of a state, one row per agent.
+pub fn variable(state: &dyn State<f64>, name: &str) -> Option<Matrix> {
+    let views = state.views();
+    let view = views.iter().find(|v| v.name == name)?;
+    Some((0..view.rows.count()).map(|i| view.row(i).to_vec()).collect())
+}
+
+/// Everything a state shows, by name.
+pub fn variables(state: &dyn State<f64>) -> Vec<(&'static str, Matrix)> {
+    state.views().iter().map(|v| (v.name, (0..v.rows.count()).map(|i| v.row(i).to_vec()).collect())).collect()
+}
+
+/// |got − expected| ≤ rtol·|expected| + rtol/100, number by number.
+pub fn assert_close(got: &[Vec<f64>], expected: &[Vec<f64>], rtol: f64, place: &str) {
+    assert_eq!(got.len(), expected.len(), "{place}: rows");
+    for (i, (g, e)) in got.iter().zip(expected).enumerate() {
+        assert_eq!(g.len(), e.len(), "{place}: width of row {i}");
+        for (c, (g, e)) in g.iter().zip(e).enumerate() {
+            assert!((g - e).abs() <= rtol * e.abs() + rtol / 100.0, "{place}, agent {i}, column {c}: {g} instead of {e}");
+        }
+    }
+}
+
+/// ∇F_i of the single-level objective at one agent's x.
+pub fn single_level_gradient(problem: &dyn Bilevel<f64>, agent: usize, k: usize, x: &[f64]) -> Vec<f64> {
+    let mut at_x: Stack<f64, 1> = Stack::zeros(1, &Upper::Shared(x.len()), &[]);
+    at_x.row_mut(0)[0].copy_from_slice(x);
+    let mut d = at_x.clone();
+    let at = At { k, owned: &[agent], threads: &Threads::one() };
+    problem.single_level().expect("the problem has one").gradients(at, &at_x, &mut d);
+    d.row(0)[0].to_vec()
+}
+
+/// (∇ₓf_i, ∇ᵧf_i).
+pub fn grad_f(problem: &dyn Bilevel<f64>, agent: usize, k: usize, x: &[f64], y: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    let (mut gx, mut gy) = (vec![f64::NAN; x.len()], vec![f64::NAN; y.len()]);
+    problem.grad_f(agent, k, x, y, &mut gx, &mut gy);
+    (gx, gy)
+}
+
+/// (∇ₓg_i, ∇ᵧg_i).
+pub fn grad_g(problem: &dyn Bilevel<f64>, agent: usize, k: usize, x: &[f64], y: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    let (mut gx, mut gy) = (vec![f64::NAN; x.len()], vec![f64::NAN; y.len()]);
+    problem.grad_g(agent, k, x, y, &mut gx, &mut gy);
+    (gx, gy)
+}
+
+/// (∇²ₓᵧg_i·v, ∇²ᵧᵧg_i·v).
+pub fn products(problem: &dyn Bilevel<f64>, agent: usize, k: usize, x: &[f64], y: &[f64], v: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    let (mut xy, mut yy) = (vec![f64::NAN; x.len()], vec![f64::NAN; y.len()]);
+    let second = problem.second_order().expect("the problem has them");
+    second.xy(agent, k, x, y, v, &mut xy);
+    second.yy(agent, k, x, y, v, &mut yy);
+    (xy, yy)
+}

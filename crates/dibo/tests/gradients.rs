@@ -1,0 +1,392 @@
+//! Every gradient and product of the problems against central finite differences of values written here from the formulas, the fused
+//! kernel against the gradients, closed forms as stationary points, and FAB's fixed point against them.
+mod common;
+use common::*;
+use dibo::algorithm::Algorithm;
+use dibo::algorithm::fab::{Fab, PenaltyForm};
+use dibo::engine;
+use dibo::network::Simulator;
+use dibo::problem::{At, Bilevel, NoiseOn, Penalty, PolicyEvaluation, Quadratic};
+use dibo::rows::{Stack, Threads};
+
+const AGENTS: usize = 4;
+
+/// A policy-evaluation instance whose tables this test knows: Φ differs between agents.
+struct Tables {
+    phi: Vec<Matrix>,
+    p: Matrix,
+    r: Matrix,
+    gamma: f64,
+    tau: f64,
+    f_weight: f64,
+    g_weight: f64,
+}
+
+impl Tables {
+    fn random(agents: usize, states: usize, features: usize, seed: u64) -> Self {
+        let mut p = random_rows(&vec![states; states], seed);
+        for row in &mut p {
+            row.iter_mut().for_each(|v| *v += 1.1);
+            let sum: f64 = row.iter().sum();
+            row.iter_mut().for_each(|v| *v /= sum);
+        }
+        Tables {
+            phi: (0..agents as u64).map(|i| random_rows(&vec![features; states], seed + 100 + i)).collect(),
+            p,
+            r: random_rows(&vec![states; agents], seed + 50),
+            gamma: 0.8,
+            tau: 0.15,
+            f_weight: 0.7,
+            g_weight: 1.3,
+        }
+    }
+
+    fn problem(&self) -> PolicyEvaluation {
+        let features: Vec<&Matrix> = self.phi.iter().collect();
+        PolicyEvaluation::from_tables(&features, &self.p, &self.r, self.gamma, self.tau).unwrap().weights(self.f_weight, self.g_weight)
+    }
+
+    fn phi_x(&self, i: usize, s: usize, x: &[f64]) -> f64 {
+        (0..x.len()).map(|q| self.phi[i][s][q] * x[q]).sum()
+    }
+
+    /// (γPΦ_i x)_s.
+    fn next_value(&self, i: usize, s: usize, x: &[f64]) -> f64 {
+        (0..self.p.len()).map(|next| self.gamma * self.p[s][next] * self.phi_x(i, next, x)).sum()
+    }
+
+    /// f_weight/2 ‖Φx − y‖² + τ/2 ‖x‖².
+    fn f(&self, i: usize, x: &[f64], y: &[f64]) -> f64 {
+        let fit: f64 = (0..y.len()).map(|s| (self.phi_x(i, s, x) - y[s]).powi(2)).sum();
+        self.f_weight / 2.0 * fit + self.tau / 2.0 * x.iter().map(|x| x * x).sum::<f64>()
+    }
+
+    /// g_weight ‖y − r − γPΦx‖².
+    fn g(&self, i: usize, r: &[f64], x: &[f64], y: &[f64]) -> f64 {
+        self.g_weight * (0..y.len()).map(|s| (y[s] - r[s] - self.next_value(i, s, x)).powi(2)).sum::<f64>()
+    }
+
+    /// f_weight/2 ‖(Φ − γPΦ)x − r‖² + τ/2 ‖x‖².
+    fn single(&self, i: usize, r: &[f64], x: &[f64]) -> f64 {
+        let fit: f64 = (0..r.len()).map(|s| (self.phi_x(i, s, x) - self.next_value(i, s, x) - r[s]).powi(2)).sum();
+        self.f_weight / 2.0 * fit + self.tau / 2.0 * x.iter().map(|x| x * x).sum::<f64>()
+    }
+
+    /// y*(x): the mean over agents of r_i + γPΦ_i x.
+    fn lower_solution(&self, x: &[f64]) -> Vec<f64> {
+        let n = self.r.len();
+        (0..self.p.len()).map(|s| (0..n).map(|i| self.r[i][s] + self.next_value(i, s, x)).sum::<f64>() / n as f64).collect()
+    }
+
+    /// F(x, y*(x)).
+    fn objective(&self, x: &[f64]) -> f64 {
+        let (n, y) = (self.r.len(), self.lower_solution(x));
+        (0..n).map(|i| self.f(i, x, &y)).sum::<f64>() / n as f64
+    }
+}
+
+/// Central differences of a function; exact for quadratics up to rounding.
+fn differences(at: &[f64], value: impl Fn(&[f64]) -> f64) -> Vec<f64> {
+    let h = 1e-3;
+    let shifted = |c: usize, by: f64| {
+        let mut point = at.to_vec();
+        point[c] += by;
+        value(&point)
+    };
+    (0..at.len()).map(|c| (shifted(c, h) - shifted(c, -h)) / (2.0 * h)).collect()
+}
+
+fn assert_near(got: &[f64], expected: &[f64], tolerance: f64, place: &str) {
+    assert_eq!(got.len(), expected.len(), "{place}: length");
+    let scale = expected.iter().fold(1.0, |m: f64, v| m.max(v.abs()));
+    for (c, (g, e)) in got.iter().zip(expected).enumerate() {
+        assert!((g - e).abs() <= tolerance * scale, "{place}, column {c}: {g} instead of {e}");
+    }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
+}
+
+fn norm(a: &[f64]) -> f64 {
+    dot(a, a).sqrt()
+}
+
+#[test]
+fn policy_evaluation_gradients_are_those_of_the_formulas() {
+    for (states, features) in [(3, 2), (8, 5), (13, 4)] {
+        let tables = Tables::random(AGENTS, states, features, 1);
+        let problem = tables.problem();
+        for i in 0..AGENTS {
+            let [x, y, v] = [features, states, states].map(|w| random_rows(&[w], 7 + i as u64 + w as u64).remove(0));
+            let r = &tables.r[i];
+            let (fx, fy) = grad_f(&problem, i, 3, &x, &y);
+            assert_near(&fx, &differences(&x, |x| tables.f(i, x, &y)), 1e-9, "∇ₓf");
+            assert_near(&fy, &differences(&y, |y| tables.f(i, &x, y)), 1e-9, "∇ᵧf");
+            let (gx, gy) = grad_g(&problem, i, 3, &x, &y);
+            assert_near(&gx, &differences(&x, |x| tables.g(i, r, x, &y)), 1e-9, "∇ₓg");
+            assert_near(&gy, &differences(&y, |y| tables.g(i, r, &x, y)), 1e-9, "∇ᵧg");
+            assert_near(&single_level_gradient(&problem, i, 3, &x), &differences(&x, |x| tables.single(i, r, x)), 1e-9, "∇F");
+            // A product with second derivatives is the gradient of ⟨∇ᵧg, v⟩.
+            let along_v = |x: &[f64], y: &[f64]| dot(&differences(y, |y| tables.g(i, r, x, y)), &v);
+            let (xy, yy) = products(&problem, i, 3, &x, &y, &v);
+            assert_near(&xy, &differences(&x, |x| along_v(x, &y)), 1e-7, "∇²ₓᵧg v");
+            assert_near(&yy, &differences(&y, |y| along_v(&x, y)), 1e-7, "∇²ᵧᵧg v");
+        }
+    }
+}
+
+#[test]
+fn noise_is_one_draw_for_an_agent_and_iteration_with_the_right_spread() {
+    let (states, features, omega) = (9, 3, 0.4);
+    let tables = Tables::random(AGENTS, states, features, 2);
+    let [x, y] = [features, states].map(|w| random_rows(&[w], 9).remove(0));
+    let zeros = (vec![0.0; features], vec![0.0; states]);
+    for on in [NoiseOn::State, NoiseOn::Transition] {
+        let problem = tables.problem().noise(omega, on, 11);
+        // At x = y = 0, ∇ᵧg = −2 g_weight r: the observed reward can be read off.
+        let observed = |i: usize, k: usize| -> Vec<f64> {
+            grad_g(&problem, i, k, &zeros.0, &zeros.1).1.iter().map(|g| -g / (2.0 * tables.g_weight)).collect()
+        };
+        for (i, k) in [(0, 0), (1, 5), (3, 1000)] {
+            let r = observed(i, k);
+            let (gx, gy) = grad_g(&problem, i, k, &x, &y);
+            assert_near(&gx, &differences(&x, |x| tables.g(i, &r, x, &y)), 1e-9, "∇ₓg with noise");
+            assert_near(&gy, &differences(&y, |y| tables.g(i, &r, &x, y)), 1e-9, "∇ᵧg with noise");
+            assert_near(&single_level_gradient(&problem, i, k, &x), &differences(&x, |x| tables.single(i, &r, x)), 1e-9, "∇F with noise");
+        }
+        let draws = 4000;
+        for s in 0..states {
+            let deviation = match on {
+                NoiseOn::State => omega,
+                NoiseOn::Transition => omega * norm(&tables.p[s]),
+            };
+            let errors: Vec<f64> = (0..draws).map(|k| (observed(2, k)[s] - tables.r[2][s]) / deviation).collect();
+            let (mean, square) = (errors.iter().sum::<f64>() / draws as f64, dot(&errors, &errors) / draws as f64);
+            // Five standard errors of a standard normal's mean and mean square.
+            assert!(mean.abs() < 5.0 / (draws as f64).sqrt(), "{on:?}, state {s}: mean {mean}");
+            assert!((square - 1.0).abs() < 5.0 * (2.0 / draws as f64).sqrt(), "{on:?}, state {s}: variance {square}");
+        }
+        assert!(distance(&observed(0, 1), &observed(0, 2)) > 1e-3 && distance(&observed(0, 1), &tables.r[0]) > 1e-3);
+        // f and the closed forms do not see the noise.
+        assert_eq!(problem.solution(), tables.problem().solution());
+    }
+}
+
+/// f_i or g_i of the quadratic problem, from its gradients: along a straight line from 0 a quadratic changes by the mean of the two end slopes.
+fn quadratic_value(gradient: impl Fn(&[f64], &[f64]) -> (Vec<f64>, Vec<f64>), x: &[f64], y: &[f64]) -> f64 {
+    let ((ax, ay), (bx, by)) = (gradient(&vec![0.0; x.len()], &vec![0.0; y.len()]), gradient(x, y));
+    0.5 * (dot(&ax, x) + dot(&bx, x) + dot(&ay, y) + dot(&by, y))
+}
+
+#[test]
+fn quadratic_gradients_belong_to_one_quadratic_function() {
+    for (dx, dy, indefinite) in [(3, 4, false), (5, 2, true), (1, 1, false)] {
+        let problem = Quadratic::random(AGENTS, dx, dy, 3, indefinite);
+        let mut sizes = Vec::new();
+        for i in 0..AGENTS {
+            let [x, y, v] = [dx, dy, dy].map(|w| random_rows(&[w], 17 + i as u64 + w as u64).remove(0));
+            // If the Hessian were not symmetric (Sᵢ in ∇ₓf but another matrix in ∇ᵧf, say) these would differ.
+            let f = |x: &[f64], y: &[f64]| quadratic_value(|x, y| grad_f(&problem, i, 0, x, y), x, y);
+            let g = |x: &[f64], y: &[f64]| quadratic_value(|x, y| grad_g(&problem, i, 0, x, y), x, y);
+            let (fx, fy) = grad_f(&problem, i, 0, &x, &y);
+            assert_near(&fx, &differences(&x, |x| f(x, &y)), 1e-9, "∇ₓf");
+            assert_near(&fy, &differences(&y, |y| f(&x, y)), 1e-9, "∇ᵧf");
+            let (gx, gy) = grad_g(&problem, i, 0, &x, &y);
+            assert_near(&gx, &differences(&x, |x| g(x, &y)), 1e-9, "∇ₓg");
+            assert_near(&gy, &differences(&y, |y| g(&x, y)), 1e-9, "∇ᵧg");
+            let (xy, yy) = products(&problem, i, 0, &x, &y, &v);
+            let along_v = |x: &[f64], y: &[f64]| dot(&grad_g(&problem, i, 0, x, y).1, &v);
+            assert_near(&xy, &differences(&x, |x| along_v(x, &y)), 1e-9, "∇²ₓᵧg v");
+            assert_near(&yy, &differences(&y, |y| along_v(&x, y)), 1e-9, "∇²ᵧᵧg v");
+            assert!(dot(&yy, &v) >= dot(&v, &v) * 0.999, "Hᵢ is at least the identity");
+            // g has no term in x alone, f(x, 0) is the single-level objective.
+            assert_near(&grad_g(&problem, i, 0, &x, &vec![0.0; dy]).0, &vec![0.0; dx], 1e-15, "∇ₓg(x, 0)");
+            assert_near(&single_level_gradient(&problem, i, 0, &x), &grad_f(&problem, i, 0, &x, &vec![0.0; dy]).0, 1e-14, "∇F");
+            sizes.push(norm(&fx));
+        }
+        assert!(sizes.windows(2).all(|s| s[0] != s[1]), "agents differ");
+        // The objective is the mean of f_i at the lower solution.
+        let x = random_rows(&[dx], 23).remove(0);
+        let y = problem.lower_solution(&x);
+        let value =
+            |x: &[f64]| (0..AGENTS).map(|i| quadratic_value(|x, y| grad_f(&problem, i, 0, x, y), x, &y)).sum::<f64>() / AGENTS as f64;
+        assert!((problem.objective(&x) - value(&x)).abs() < 1e-12);
+        let slope: Vec<f64> = (0..dy).map(|c| (0..AGENTS).map(|i| grad_g(&problem, i, 0, &x, &y).1[c]).sum()).collect();
+        assert!(norm(&slope) < 1e-12, "y*(x) is stationary");
+    }
+}
+
+/// FAB's directions from the gradients, agent by agent, against one call for all.
+fn check_directions(problem: &dyn Bilevel<f64>, threads: usize, place: &str) {
+    let (n, k, start) = (problem.agents(), 6, random_start(problem, 31));
+    let mut v: Stack<f64, 3> = Stack::zeros(n, &problem.upper(), &[problem.lower(), problem.lower()]);
+    for i in 0..n {
+        v.row_mut(i).into_iter().zip([&start.x[i], &start.y[i], &start.z[i]]).for_each(|(to, from)| to.copy_from_slice(from));
+    }
+    for penalty in [Penalty { f: 1.0, g: 7.0 }, Penalty { f: 1.0 / 60.0, g: 1.0 }] {
+        let mut d = v.clone();
+        d.shared.data_mut().fill(f64::NAN);
+        let owned: Vec<usize> = (0..n).collect();
+        problem.penalty_directions(At { k, owned: &owned, threads: &Threads::new(threads) }, penalty, &v, &mut d);
+        for i in 0..n {
+            let (x, y, z) = (&start.x[i], &start.y[i], &start.z[i]);
+            let ((fx, fy), (gx, gy)) = (grad_f(problem, i, k, x, y), grad_g(problem, i, k, x, y));
+            let (gx_z, gy_z) = grad_g(problem, i, k, x, z);
+            let [dx, dy, dz] = d.row(i);
+            let expected: Vec<f64> = (0..x.len()).map(|c| penalty.f * fx[c] + penalty.g * (gx[c] - gx_z[c])).collect();
+            assert_near(dx, &expected, 1e-12, &format!("{place}, agent {i}: dx"));
+            let expected: Vec<f64> = (0..y.len()).map(|c| penalty.f * fy[c] + penalty.g * gy[c]).collect();
+            assert_near(dy, &expected, 1e-12, &format!("{place}, agent {i}: dy"));
+            let expected: Vec<f64> = (0..y.len()).map(|c| penalty.g * gy_z[c]).collect();
+            assert_near(dz, &expected, 1e-12, &format!("{place}, agent {i}: dz"));
+        }
+    }
+}
+
+#[test]
+fn fused_directions_are_the_agents_gradients() {
+    // Fewer states than a register, whole registers, overlapping last ones, one and several blocks of four registers; all remainders of features.
+    for states in [3, 8, 11, 20, 33, 70] {
+        for features in [1, 4, 6, 9] {
+            let tables = Tables::random(AGENTS, states, features, 4);
+            let place = format!("{states} states, {features} features");
+            check_directions(&tables.problem(), 1, &place);
+            check_directions(&tables.problem().noise(0.3, NoiseOn::Transition, 5), 1, &format!("{place}, noise"));
+        }
+        let tables = Tables::random(50, states, 5, 6);
+        check_directions(&tables.problem(), 3, &format!("{states} states on three threads"));
+    }
+    check_directions(&Quadratic::random(AGENTS, 3, 5, 7, true), 2, "quadratic");
+}
+
+/// A closed form of both problems by one name.
+struct Closed<'a> {
+    name: &'a str,
+    problem: &'a dyn Bilevel<f64>,
+    objective: &'a dyn Fn(&[f64]) -> f64,
+    hypergradient: &'a dyn Fn(&[f64]) -> Vec<f64>,
+    solution: Vec<f64>,
+    penalty_solution: &'a dyn Fn(f64) -> Vec<f64>,
+}
+
+fn with_closed_forms(check: impl Fn(Closed<'_>)) {
+    for features in [1, 5] {
+        let tables = Tables::random(AGENTS, 12, features, 8);
+        let problem = tables.problem();
+        check(Closed {
+            name: "policy evaluation",
+            problem: &problem,
+            // Not the library's: the mean of f_i at the mean lower solution, written above.
+            objective: &|x| tables.objective(x),
+            hypergradient: &|x| problem.hypergradient(x),
+            solution: problem.solution().to_vec(),
+            penalty_solution: &|lambda| problem.penalty_solution(lambda),
+        });
+        let x = random_rows(&[features], 41).remove(0);
+        assert!((problem.objective(&x) - tables.objective(&x)).abs() < 1e-12);
+    }
+    let problem = Quadratic::random(AGENTS, 3, 5, 9, false);
+    check(Closed {
+        name: "quadratic",
+        problem: &problem,
+        objective: &|x| problem.objective(x),
+        hypergradient: &|x| problem.hypergradient(x),
+        solution: problem.solution(),
+        penalty_solution: &|lambda| problem.penalty_solution(lambda),
+    });
+}
+
+/// The mean over agents of a gradient.
+fn mean(n: usize, of: impl Fn(usize) -> Vec<f64>) -> Vec<f64> {
+    let mut sum = of(0);
+    (1..n).for_each(|i| sum.iter_mut().zip(of(i)).for_each(|(s, v)| *s += v));
+    sum.iter().map(|s| s / n as f64).collect()
+}
+
+/// The minimiser over y of f·F(x, y) + g·G(x, y), by plain descent with the agents' gradients.
+fn lower_minimiser(problem: &dyn Bilevel<f64>, x: &[f64], f: f64, g: f64) -> Vec<f64> {
+    let (n, mut y) = (problem.agents(), vec![0.0; problem.lower()]);
+    let step = 0.2 / (f + g);
+    for _ in 0..2000 {
+        let slope = mean(n, |i| {
+            let (of_f, of_g) = (grad_f(problem, i, 0, x, &y).1, grad_g(problem, i, 0, x, &y).1);
+            of_f.iter().zip(&of_g).map(|(a, b)| f * a + g * b).collect()
+        });
+        y.iter_mut().zip(slope).for_each(|(y, s)| *y -= step * s);
+    }
+    y
+}
+
+#[test]
+fn hypergradients_are_slopes_of_the_objective_and_vanish_at_the_solution() {
+    with_closed_forms(|c| {
+        let x = random_rows(&[c.solution.len()], 42).remove(0);
+        assert_near(&(c.hypergradient)(&x), &differences(&x, c.objective), 1e-9, c.name);
+        assert!(norm(&(c.hypergradient)(&c.solution)) < 1e-12, "{}: x* is stationary", c.name);
+        let best = (c.objective)(&c.solution);
+        for at in 0..c.solution.len() {
+            for by in [-0.1, 0.1] {
+                let mut other = c.solution.clone();
+                other[at] += by;
+                assert!((c.objective)(&other) > best, "{}: x* is a minimum", c.name);
+            }
+        }
+    });
+}
+
+#[test]
+fn penalty_solutions_are_stationary_points_of_the_penalty_function() {
+    with_closed_forms(|c| {
+        for lambda in [1.5, 10.0, 200.0] {
+            let x = (c.penalty_solution)(lambda);
+            let y = lower_minimiser(c.problem, &x, 1.0, lambda);
+            let z = lower_minimiser(c.problem, &x, 0.0, 1.0);
+            let slope = mean(c.problem.agents(), |i| {
+                let (f, gy, gz) = (grad_f(c.problem, i, 0, &x, &y).0, grad_g(c.problem, i, 0, &x, &y).0, grad_g(c.problem, i, 0, &x, &z).0);
+                (0..x.len()).map(|q| f[q] + lambda * (gy[q] - gz[q])).collect()
+            });
+            assert!(norm(&slope) < 1e-9, "{} with λ = {lambda}: slope {slope:?}", c.name);
+        }
+    });
+}
+
+#[test]
+fn the_penalty_bias_falls_like_one_over_lambda() {
+    with_closed_forms(|c| {
+        let bias = |lambda: f64| distance(&(c.penalty_solution)(lambda), &c.solution);
+        assert!(bias(10.0) > 1e-6, "{}: there is a bias", c.name);
+        for lambda in [1e3, 1e4] {
+            let ratio = bias(lambda) / bias(10.0 * lambda);
+            assert!((ratio - 10.0).abs() < 0.1, "{}: ten times the penalty, {ratio} times less bias", c.name);
+        }
+    });
+}
+
+#[test]
+fn fab_reaches_the_penalty_solution() {
+    with_closed_forms(|c| {
+        for (lambda, form) in [(4.0, PenaltyForm::Written), (10.0, PenaltyForm::Normalised)] {
+            let step = if form == PenaltyForm::Written { 0.02 / lambda } else { 0.02 };
+            let fab = Fab { lambda: lambda.into(), eta_x: step.into(), eta_y: step.into(), eta_z: None, penalty_form: form };
+            let mut network = Simulator::new(unbalanced(AGENTS, 12), Threads::one());
+            let mut state = fab.start(c.problem, &mut network, &random_start(c.problem, 13));
+            for k in 0..60_000 {
+                state.step(k, c.problem, &mut network);
+            }
+            let (x, expected) = (engine::mean(&*state, "x").unwrap(), (c.penalty_solution)(lambda));
+            let error = distance(&x, &expected) / norm(&expected);
+            assert!(error < 1e-9, "{} {form:?} with λ = {lambda}: x is {error} away from x_λ", c.name);
+            assert!(distance(&c.solution, &expected) / norm(&expected) > 1e-4, "x_λ differs from x*, or this says little");
+            // All agents are there, and z is at the lower solution.
+            let z = lower_minimiser(c.problem, &expected, 0.0, 1.0);
+            for (x, agent_z) in variable(&*state, "x").unwrap().iter().zip(variable(&*state, "z").unwrap()) {
+                assert!(distance(x, &expected) < 1e-8 && distance(&agent_z, &z) < 1e-8, "{}", c.name);
+            }
+        }
+    });
+}
