@@ -47,7 +47,12 @@ pub fn run(options: &Options) -> Result<()> {
     }
     println!(
         "{:>6} {:>12} {:>14} {:>16} {:>14} {:>14}",
-        "agents", "1 thread", format!("{cores} threads"), "fresh graphs", "GFLOP/s", "graph making"
+        "agents",
+        "1 thread",
+        format!("{cores} threads"),
+        "fresh graphs",
+        "GFLOP/s",
+        "graph making"
     );
     for (n, one, all, fresh, share) in &rows {
         let (_, nu, phase) = SIZES.iter().find(|s| s.0 == *n).expect("from the list");

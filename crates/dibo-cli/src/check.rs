@@ -26,7 +26,7 @@ fn warnings(setting: &Setting, seed: u64, folder: &Path) -> Result<Vec<String>> 
     let (Some(steps), Problem::PolicyEvaluation(p)) = (setting.algorithm.penalty_steps(0), setting.problem(seed, folder)?) else {
         return Ok(Vec::new());
     };
-    Ok(theory::step_warnings(&steps, p.sigma_max(), p.g_curvature()))
+    Ok(theory::step_warnings(steps.eta, steps.g, p.sigma_max(), p.g_curvature()))
 }
 
 /// A page of text about an experiment.

@@ -65,11 +65,16 @@ fn threads_do_not_change_results() {
     std::fs::write(folder.path().join("small.toml"), SMALL).unwrap();
     let curves = |threads: &str| {
         let out = format!("out{threads}");
-        let output = dibo(folder.path(), &["run", "small.toml", "--quiet", "--threads", threads, "--out", &out, "--seeds", "1", "--set", "problem.agents=120"]);
+        let output = dibo(
+            folder.path(),
+            &["run", "small.toml", "--quiet", "--threads", threads, "--out", &out, "--seeds", "1", "--set", "problem.agents=120"],
+        );
         assert!(output.status.success(), "{}", text(&output.stderr));
         let csv = std::fs::read_to_string(folder.path().join(out).join("curves.csv")).unwrap();
         // All but the seconds.
-        csv.lines().map(|l| l.split(',').enumerate().filter(|(i, _)| *i != 3).map(|(_, v)| v).collect::<Vec<_>>().join(",")).collect::<Vec<_>>()
+        csv.lines()
+            .map(|l| l.split(',').enumerate().filter(|(i, _)| *i != 3).map(|(_, v)| v).collect::<Vec<_>>().join(","))
+            .collect::<Vec<_>>()
     };
     assert_eq!(curves("1"), curves("2"));
     assert_eq!(curves("1"), curves("3"));
@@ -163,7 +168,9 @@ fn a_stopped_run_goes_on_to_the_same_bits() {
     assert!(go("parts", "400000").wait().unwrap().success());
     let values = |out: &str| {
         let csv = std::fs::read_to_string(folder.path().join(out).join("curves.csv")).unwrap();
-        csv.lines().map(|l| l.split(',').enumerate().filter(|(i, _)| *i != 3).map(|(_, v)| v.to_string()).collect::<Vec<_>>()).collect::<Vec<_>>()
+        csv.lines()
+            .map(|l| l.split(',').enumerate().filter(|(i, _)| *i != 3).map(|(_, v)| v.to_string()).collect::<Vec<_>>())
+            .collect::<Vec<_>>()
     };
     assert_eq!(values("whole"), values("parts"));
 }

@@ -1,5 +1,4 @@
 //! What can be said before a run: connectivity and weights of a graph sequence, and the step conditions found by experiment.
-use crate::algorithm::PenaltySteps;
 use crate::graph::{DiGraph, GraphSequence};
 use crate::mixing::{Mixing, Sequence};
 
@@ -46,12 +45,11 @@ pub fn smallest_window(graphs: &dyn GraphSequence, last: usize) -> Option<usize>
     (1..=last).find(|c| all.chunks_exact(*c).all(connected))
 }
 
-/// What is known to go wrong with these steps. `sigma_max` is the largest singular value of the lower solution's Jacobian, `curvature` g's
-/// largest second derivative in y.
+/// What is known to go wrong with the steps `eta` of x, y and z. `g` is g's factor in the directions (λ as written, 1 normalised), `sigma_max` is the largest singular
+/// value of the lower solution's Jacobian, `curvature` g's largest second derivative in y.
 ///
 /// When y and z lag behind x, (I + ηx(1/ηy − 1/ηz)·M'M) dx/dk = −(ηx/λ)·∇F*: with ηx(1/ηz − 1/ηy)·σ_max² > 1 the matrix turns negative.
-pub fn step_warnings(steps: &PenaltySteps, sigma_max: f64, curvature: f64) -> Vec<String> {
-    let [x, y, z] = steps.eta;
+pub fn step_warnings([x, y, z]: [f64; 3], g: f64, sigma_max: f64, curvature: f64) -> Vec<String> {
     let mut warnings = Vec::new();
     let lag = x * (1.0 / z - 1.0 / y) * sigma_max * sigma_max;
     if lag > 1.0 {
@@ -61,11 +59,11 @@ pub fn step_warnings(steps: &PenaltySteps, sigma_max: f64, curvature: f64) -> Ve
         ));
     }
     for (name, eta) in [("eta_y", y), ("eta_z", z)] {
-        let step = eta * steps.g * curvature;
+        let step = eta * g * curvature;
         if step >= 2.0 {
             warnings.push(format!(
                 "will diverge: {name} times g's curvature is {step:.3}, at or above 2; {name} must be below {:.3e} here (or use penalty_form = \"normalised\")",
-                2.0 / (steps.g * curvature)
+                2.0 / (g * curvature)
             ));
         }
     }
@@ -80,13 +78,12 @@ mod tests {
     #[test]
     fn the_table_s_divergent_rows_are_warned_of() {
         // σ_max² of the paper's instances is near 22.
-        let steps = |eta: [f64; 3]| PenaltySteps { lambda: 60.0, eta, g: 1.0 };
-        assert!(step_warnings(&steps([0.1; 3]), 4.7, 1.0).is_empty());
-        assert!(step_warnings(&steps([0.1, 0.06, 0.1]), 4.7, 1.0).is_empty(), "slow, but it does not diverge");
+        assert!(step_warnings([0.1; 3], 1.0, 4.7, 1.0).is_empty());
+        assert!(step_warnings([0.1, 0.06, 0.1], 1.0, 4.7, 1.0).is_empty(), "slow, but it does not diverge");
         for eta in [[0.1, 0.12, 0.1], [0.1, 0.1, 0.08]] {
-            assert_eq!(step_warnings(&steps(eta), 4.7, 1.0).len(), 1);
+            assert_eq!(step_warnings(eta, 1.0, 4.7, 1.0).len(), 1);
         }
-        assert_eq!(step_warnings(&PenaltySteps { lambda: 60.0, eta: [0.1; 3], g: 60.0 }, 4.7, 2.0).len(), 2);
+        assert_eq!(step_warnings([0.1; 3], 60.0, 4.7, 2.0).len(), 2);
     }
 
     #[test]

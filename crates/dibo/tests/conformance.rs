@@ -10,7 +10,7 @@ use dibo::engine::{self, Checkpoint, Outcome, Plan, Watch};
 use dibo::graph::{DiGraph, List, Static};
 use dibo::mixing::Sequence;
 use dibo::network::{Network, Simulator, Traffic};
-use dibo::problem::{At, Bilevel, NoiseOn, PolicyEvaluation, Quadratic, SecondOrder, SingleLevel, Start};
+use dibo::problem::{At, Bilevel, Instance, NoiseOn, PolicyEvaluation, Quadratic, SecondOrder, SingleLevel, Start};
 use dibo::rows::{Stack, Threads, Upper};
 use serde_json::{Value, json};
 
@@ -69,7 +69,10 @@ fn entries() -> Vec<Entry> {
 
 fn problems() -> Vec<(&'static str, Box<dyn Bilevel<f64>>)> {
     vec![
-        ("policy evaluation", Box::new(PolicyEvaluation::patterns(6, 9, 4, 1, 6, 6, false).unwrap())),
+        (
+            "policy evaluation",
+            Box::new(Instance { agents: 6, states: 9, features: 4, feature_patterns: 6, ..Instance::default() }.random(1).unwrap()),
+        ),
         ("quadratic", Box::new(Quadratic::random(5, 3, 4, 2, false))),
     ]
 }

@@ -4,7 +4,7 @@ mod common;
 use common::*;
 use dibo::mixing::{Mixing, Sequence};
 use dibo::network::{Network, Simulator};
-use dibo::problem::{At, Bilevel, NoiseOn, PolicyEvaluation, Quadratic, SingleLevel, Start};
+use dibo::problem::{At, Bilevel, Instance, NoiseOn, PolicyEvaluation, Quadratic, SingleLevel, Start};
 use dibo::rng::{Purpose, stream};
 use dibo::rows::{Stack, Threads, Upper};
 use rand::RngExt;
@@ -32,7 +32,7 @@ fn cases() -> Vec<Case> {
         case("policy evaluation with few states", PolicyEvaluation::random(5, 3, 2, 2), unbalanced(5, 2), 2),
         case(
             "policy evaluation, own features, noise on states",
-            PolicyEvaluation::patterns(7, 9, 5, 3, 7, 7, false).unwrap().noise(0.3, NoiseOn::State, 5),
+            Instance { agents: 7, states: 9, feature_patterns: 7, ..Instance::default() }.random(3).unwrap().noise(0.3, NoiseOn::State, 5),
             unbalanced(7, 3),
             3,
         ),

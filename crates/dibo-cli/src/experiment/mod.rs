@@ -1,8 +1,8 @@
 //! Experiments: a TOML file becomes a list of settings (series), each of which is run with every seed.
 pub mod spec;
-pub mod text;
 #[cfg(test)]
 mod tests;
+pub mod text;
 
 use crate::report::words::symbol;
 use crate::results::{Figure, Series};

@@ -128,11 +128,13 @@ impl ProblemSpec {
                     real(name, value, 0.0, f64::MAX)?;
                 }
                 real("gamma", p.gamma, 0.0, 1.0)?;
-                real("tau", p.tau, f64::MIN_POSITIVE, 1e100).map_err(|_| format!("tau is {}; it must be a finite number above 0", p.tau))?;
+                real("tau", p.tau, f64::MIN_POSITIVE, 1e100)
+                    .map_err(|_| format!("tau is {}; it must be a finite number above 0", p.tau))?;
                 size("feature_patterns", p.feature_patterns)?;
                 // Tables are dense: refuse what no memory holds.
                 let numbers = (p.agents + p.states) as f64 * p.states as f64 + p.feature_patterns as f64 * (p.states * p.features) as f64;
-                real("states", numbers, 0.0, 2e9).map_err(|_| format!("states is {}; with {} agents its tables need {:.0} GB", p.states, p.agents, numbers * 8e-9))
+                real("states", numbers, 0.0, 2e9)
+                    .map_err(|_| format!("states is {}; with {} agents its tables need {:.0} GB", p.states, p.agents, numbers * 8e-9))
             }
             ProblemSpec::Quadratic(p) => {
                 for (name, value) in [("agents", p.agents), ("dim_x", p.dim_x), ("dim_y", p.dim_y)] {

@@ -42,8 +42,34 @@ impl Damage {
 
     fn to(&mut self, text: &str) -> Vec<u8> {
         const PIECES: &[&str] = &[
-            "[", "]", "{", "}", "=", "\"", "\n", ",", "-1", "0", "1e999", "nan", "999999999999999999999", "[[algorithm]]", "[1, 2]", "[]", "'", "\\u0000", ".",
-            "é", "#", "lambda = [1, [2]]\n", "{ start = 1, power = 2 }", "\u{feff}", "true", "null", "\"A\":", "\"\"\"",
+            "[",
+            "]",
+            "{",
+            "}",
+            "=",
+            "\"",
+            "\n",
+            ",",
+            "-1",
+            "0",
+            "1e999",
+            "nan",
+            "999999999999999999999",
+            "[[algorithm]]",
+            "[1, 2]",
+            "[]",
+            "'",
+            "\\u0000",
+            ".",
+            "é",
+            "#",
+            "lambda = [1, [2]]\n",
+            "{ start = 1, power = 2 }",
+            "\u{feff}",
+            "true",
+            "null",
+            "\"A\":",
+            "\"\"\"",
         ];
         let mut bytes = text.as_bytes().to_vec();
         for _ in 0..1 + self.below(4) {
@@ -83,10 +109,12 @@ fn fuzz_readers() {
             2 => dibo::trace::trace(&String::from_utf8_lossy(&damage.to(&trace))).map(drop).map_err(anyhow::Error::msg),
             // Files on disk are slower: every hundredth is enough.
             _ if i % 400 == 3 => {
-                let csv = "series,seed,iteration,seconds,bytes,gradients,products,relative_error\n0,0,0,0.0,0,0,0,1.0\n0,0,20,0.1,10,30,0,0.5\n";
+                let csv =
+                    "series,seed,iteration,seconds,bytes,gradients,products,relative_error\n0,0,0,0.0,0,0,0,1.0\n0,0,20,0.1,10,30,0,0.5\n";
                 let path = folder.path().join("curves.csv");
                 std::fs::write(&path, damage.to(csv)).unwrap();
-                std::fs::write(folder.path().join("manifest.json"), damage.to("{\"version\": \"0\", \"name\": \"n\", \"seeds\": [0]}")).unwrap();
+                std::fs::write(folder.path().join("manifest.json"), damage.to("{\"version\": \"0\", \"name\": \"n\", \"seeds\": [0]}"))
+                    .unwrap();
                 let manifest = Manifest::read(folder.path()).map(drop);
                 Curves::read_csv(&path).map(drop).and(manifest)
             }

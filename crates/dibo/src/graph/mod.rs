@@ -241,7 +241,9 @@ mod tests {
             let g = DiGraph::from_edges(n, edges.iter().copied());
             let mut oracle = petgraph::graph::DiGraph::<(), ()>::new();
             let nodes: Vec<_> = (0..n).map(|_| oracle.add_node(())).collect();
-            edges.iter().for_each(|(i, j)| drop(oracle.add_edge(nodes[*i], nodes[*j], ())));
+            edges.iter().for_each(|(i, j)| {
+                oracle.add_edge(nodes[*i], nodes[*j], ());
+            });
             assert_eq!(g.unreachable_pair().is_none(), kosaraju_scc(&oracle).len() == 1);
             let reach = |from: usize, to: usize| petgraph::algo::has_path_connecting(&oracle, nodes[from], nodes[to], None);
             if let Some((from, to)) = g.unreachable_pair() {

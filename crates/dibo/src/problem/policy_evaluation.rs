@@ -348,9 +348,8 @@ impl Packed {
         let (mut forward, mut reduce) = (Vec::new(), Vec::new());
         for q in 0..features {
             for (g, offset) in offsets.iter().enumerate() {
-                let eight = |t: &DMatrix<f64>, first: usize| {
-                    std::array::from_fn(|l| if offset + l < first { 0.0 } else { t[(offset + l, q)] })
-                };
+                let eight =
+                    |t: &DMatrix<f64>, first: usize| std::array::from_fn(|l| if offset + l < first { 0.0 } else { t[(offset + l, q)] });
                 forward.push(Both { phi: eight(phi, 0), m: eight(m, 0) });
                 reduce.push(Both { phi: eight(phi, g * LANES), m: eight(m, g * LANES) });
             }
