@@ -282,6 +282,7 @@ impl<T: Real> Learning<T> {
         let (train, validation) = (self.window(&self.orders[agent].train, k), self.window(&self.orders[agent].validation, k));
         let (f_each, g_each) = (f / validation.len as f64, g / train.len as f64);
         let cleaning = matches!(self.task, Task::Cleaning { .. });
+        let shrink = T::of(g * self.shrink(x));
         dx.fill(T::ZERO);
         self.with_scratch(|s| {
             for piece in pieces(train.len + validation.len, s.rows()) {
@@ -296,6 +297,10 @@ impl<T: Real> Learning<T> {
                 self.net.forward(s, rows, y);
                 self.net.entropy(s, rows);
                 self.net.backward(s, rows, y, dy, again);
+                // Here and not at the end, because y and dy are in cache now.
+                if !again {
+                    add_scaled(dy, shrink, y);
+                }
                 if first == 0 {
                     continue;
                 }
@@ -303,6 +308,9 @@ impl<T: Real> Learning<T> {
                 self.net.forward(s, first, z);
                 self.net.entropy(s, first);
                 self.net.backward(s, first, z, dz, again);
+                if !again {
+                    add_scaled(dz, shrink, z);
+                }
                 if cleaning {
                     for r in 0..first {
                         let place = train.place(piece.start + r);
@@ -316,9 +324,6 @@ impl<T: Real> Learning<T> {
             let d = g * form.tau(x[0].f64()).1 * (norm_squared(y) - norm_squared(z));
             dx[0] = T::of(if form == TauForm::Projected && x[0].f64() < 0.0 { d.min(0.0) } else { d });
         }
-        let shrink = T::of(g * self.shrink(x));
-        add_scaled(dy, shrink, y);
-        add_scaled(dz, shrink, z);
     }
 }
 
