@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             cr,
             seed,
         };
-        let dealt = Arc::new(recipe.deal(Arc::new(train.subset(&some[..2500])), test.clone())?);
+        let dealt = Arc::new(recipe.deal(Arc::new(train.subset(&some[..2500])), test.clone())?.compact());
         let fab = |eta_x: f64| Fab {
             lambda: 1.0.into(),
             eta_x: eta_x.into(),
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ("frozen weights".to_string(), Box::new(fab(0.0)) as _, TrainOn::Both, 0.0),
             ("validation only".to_string(), push_pull(), TrainOn::Validation, 0.002),
         ];
-        runs.extend([0.0, 0.002, 0.02, 0.1, 0.2, 0.4, 0.8].map(|tau| (format!("AB/Push-Pull tau={tau}"), push_pull(), TrainOn::Both, tau)));
+        runs.extend([0.02, 0.2, 0.4, 0.8].map(|tau| (format!("AB/Push-Pull tau={tau}"), push_pull(), TrainOn::Both, tau)));
         for (name, algorithm, on, tau) in runs {
             let task = Task::Cleaning { tau: 0.002, psi: 0.0 };
             let problem =

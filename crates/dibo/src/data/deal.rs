@@ -116,6 +116,20 @@ impl Recipe {
     }
 }
 
+impl Dealt {
+    /// The same with a copy of the images in use, agent by agent in the order of their hands: less memory if many are not in use, and
+    /// faster to read.
+    pub fn compact(mut self) -> Self {
+        let used: Vec<u32> = self.hands.iter().flat_map(|h| h.train.iter().chain(&h.validation)).copied().collect();
+        self.data = Arc::new(self.data.subset(&used));
+        let mut next = 0..;
+        for place in self.hands.iter_mut().flat_map(|h| h.train.iter_mut().chain(&mut h.validation)) {
+            *place = next.next().expect("without end");
+        }
+        self
+    }
+}
+
 impl Partition {
     /// The samples of each agent.
     pub fn deal(self, labels: &[u8], classes: usize, agents: usize, seed: u64) -> Result<Vec<Vec<u32>>, String> {
@@ -271,6 +285,21 @@ mod tests {
         }
         // The map swaps labels in pairs; none stays.
         assert!((0..10).all(|l| ASYMMETRIC[l] as usize != l && ASYMMETRIC[ASYMMETRIC[l] as usize] as usize == l));
+    }
+
+    #[test]
+    fn compact_keeps_every_sample() {
+        let data = Arc::new(Dataset::new((0..200).collect(), (0..100).map(|i| i % 10).collect(), 2, 10).unwrap());
+        let recipe = Recipe { split: Split::Counts { train: 5, validation: 2 }, ..recipe(Partition::Dirichlet(1.0), Noise::Uniform) };
+        let (loose, compact) = (recipe.deal(data.clone(), data.clone()).unwrap(), recipe.deal(data.clone(), data).unwrap().compact());
+        assert_eq!(compact.data.len(), 7 * 7);
+        for (a, b) in loose.hands.iter().zip(&compact.hands) {
+            for (i, j) in a.train.iter().chain(&a.validation).zip(b.train.iter().chain(&b.validation)) {
+                assert_eq!(loose.data.image(*i as usize), compact.data.image(*j as usize));
+                assert_eq!(loose.data.labels()[*i as usize], compact.data.labels()[*j as usize]);
+            }
+            assert!(a.given == b.given && a.wrong == b.wrong);
+        }
     }
 
     #[test]
