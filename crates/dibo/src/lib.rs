@@ -19,6 +19,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod algorithm;
+pub mod data;
 pub mod engine;
 pub mod graph;
 pub mod metrics;

@@ -24,7 +24,7 @@ use crate::rows::{Real, Rows, Stack};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use descent::{Descent, Method, Oracle};
+pub use descent::{Descent, Method, Oracle, Single};
 
 fn fill<T: Real, const N: usize>(owned: &[usize], stack: &mut Stack<T, N>, values: [&Vec<Vec<f64>>; N]) {
     for (row, agent) in owned.iter().enumerate() {

@@ -2,10 +2,12 @@
 //!
 //! A problem of your own is one `impl Bilevel` with two gradients; everything else has a default. See `examples/own_problem.rs`.
 mod counted;
+pub mod learning;
 mod policy_evaluation;
 mod quadratic;
 
 pub use counted::{Counted, Oracle};
+pub use learning::Learning;
 pub use policy_evaluation::{Instance, NoiseOn, PolicyEvaluation};
 pub use quadratic::Quadratic;
 

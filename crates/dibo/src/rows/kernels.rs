@@ -32,6 +32,8 @@ macro_rules! for_each_cpu {
     };
 }
 
+pub(crate) use for_each_cpu;
+
 /// 3 with AVX-512, 2 with AVX2, 1 otherwise; looked up once.
 #[cfg(target_arch = "x86_64")]
 #[inline]

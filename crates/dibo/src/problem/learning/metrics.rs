@@ -1,0 +1,142 @@
+//! What can be said of a state: test accuracy of the averaged model and of the agents, and how well the weights find wrong labels.
+use super::model::{ROWS, pieces};
+use super::{Learning, Task, sigmoid};
+use crate::data::Dataset;
+use crate::rows::{Real, View};
+use std::sync::Mutex;
+
+/// Test images on which every agent's own model is tried.
+const TRIED: usize = 1000;
+
+/// How well weights tell wrong labels from right ones; "wrong" is the positive class, found where the weight is below ½.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cleaning {
+    /// Probability that a wrong label has a lower weight than a right one (½ for a tie).
+    pub auc: f64,
+    /// Of those found, the part that is wrong; 0 if none is found.
+    pub precision: f64,
+    /// Of those wrong, the part that is found.
+    pub recall: f64,
+    /// The harmonic mean of the two.
+    pub f1: f64,
+    /// Mean weight of right labels.
+    pub weight_clean: f64,
+    /// Mean weight of wrong labels.
+    pub weight_wrong: f64,
+}
+
+impl Cleaning {
+    /// Compares weights with the truth, given as (weight, wrong); a number that needs a class that is absent is NaN.
+    pub fn of(mut samples: Vec<(f64, bool)>) -> Self {
+        samples.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let wrong = samples.iter().filter(|s| s.1).count() as f64;
+        let right = samples.len() as f64 - wrong;
+        let sum = |of: bool| samples.iter().filter(|s| s.1 == of).map(|s| s.0).sum::<f64>();
+        // Rank sum: for each group of equal weights, its wrong ones beat the right ones after it and tie with those in it.
+        let (mut beaten, mut seen) = (0.0, 0.0);
+        for group in samples.chunk_by(|a, b| a.0 == b.0) {
+            let w = group.iter().filter(|s| s.1).count() as f64;
+            let r = group.len() as f64 - w;
+            beaten += w * (right - seen - r) + 0.5 * w * r;
+            seen += r;
+        }
+        let found = samples.iter().filter(|s| s.0 < 0.5).count() as f64;
+        let hits = samples.iter().filter(|s| s.0 < 0.5 && s.1).count() as f64;
+        Cleaning {
+            auc: beaten / (wrong * right),
+            precision: if found > 0.0 { hits / found } else { 0.0 },
+            recall: hits / wrong,
+            f1: if found + wrong > 0.0 { 2.0 * hits / (found + wrong) } else { 0.0 },
+            weight_clean: sum(false) / right,
+            weight_wrong: sum(true) / wrong,
+        }
+    }
+}
+
+impl<T: Real> Learning<T> {
+    /// Accuracy in percent and mean cross-entropy of a model on samples `sample(0), …, sample(count − 1)` of a data set with true labels.
+    pub fn score(&self, w: &[T], data: &Dataset, count: usize, sample: impl Fn(usize) -> usize + Sync) -> (f64, f64) {
+        let all: Vec<_> = pieces(count, ROWS).collect();
+        let results = Mutex::new(vec![(0, 0.0); all.len()]);
+        self.threads.ranges(all.len(), 1, |_, some| {
+            // A scratch of its own: those of the iterations may have room for a few rows only.
+            let mut s = self.net.scratch(count);
+            for i in some {
+                let rows = all[i].len();
+                for (r, j) in all[i].clone().enumerate() {
+                    let at = sample(j);
+                    self.net.load(&mut s, r, data.image(at), &self.scale, &self.shift);
+                    s.labels[r] = data.labels()[at];
+                }
+                self.net.forward(&mut s, rows, w);
+                let hits = self.net.guesses(&s, rows).zip(&s.labels).filter(|(g, l)| *g == **l as usize).count();
+                self.net.entropy(&mut s, rows);
+                let loss = s.losses[..rows].iter().sum::<f64>();
+                results.lock().expect("no thread panics with the lock")[i] = (hits, loss);
+            }
+        });
+        let results = results.into_inner().expect("no thread panics with the lock");
+        let (hits, loss) = results.iter().fold((0, 0.0), |(h, l), r| (h + r.0, l + r.1));
+        (100.0 * hits as f64 / count as f64, loss / count as f64)
+    }
+
+    /// Accuracy of a model on the test set in percent.
+    pub fn test_accuracy(&self, w: &[T]) -> f64 {
+        self.score(w, &self.dealt.test, self.dealt.test.len(), |j| j).0
+    }
+
+    /// Mean cross-entropy of a model on the validation samples of all agents, each agent counted alike.
+    pub fn validation_loss(&self, w: &[T]) -> f64 {
+        let hands = &self.dealt.hands;
+        let loss = |h: &crate::data::Hand| self.score(w, &self.dealt.data, h.validation.len(), |j| h.validation[j] as usize).1;
+        hands.iter().map(loss).sum::<f64>() / hands.len() as f64
+    }
+
+    pub(super) fn measure(&self, views: &[View<'_, T>]) -> Vec<(&'static str, f64)> {
+        let find = |name: &str| views.iter().find(|v| v.name == name);
+        let mean = |view: &View<'_, T>| view.mean().map(|m| m.iter().map(|v| T::of(*v)).collect::<Vec<T>>());
+        // A single-level method's variable is called x and is the model.
+        let bilevel = find("y").is_some();
+        let mut values = Vec::new();
+        let Some((model, w)) = find(if bilevel { "y" } else { "x" }).and_then(|v| Some((v, mean(v)?))) else { return values };
+        if w.len() != self.net.width() {
+            return values;
+        }
+        values.push(("test_accuracy", self.test_accuracy(&w)));
+        values.push(("loss", self.validation_loss(&w)));
+        let test = &self.dealt.test;
+        let tried = test.len().min(TRIED);
+        let own = (0..model.rows.count()).map(|i| self.score(model.row(i), test, tried, |j| j * test.len() / tried).0);
+        values.push(("agents_accuracy", own.sum::<f64>() / model.rows.count() as f64));
+        if let Some(z) = find("z").and_then(mean) {
+            values.push(("test_accuracy_z", self.test_accuracy(&z)));
+        }
+        let Some(x) = find("x").filter(|_| bilevel) else { return values };
+        match self.task {
+            Task::Tuning { form, .. } => values.extend(mean(x).map(|x| ("tau", form.tau(x[0].f64()).0))),
+            Task::Cleaning { psi, .. } => values.extend(self.cleaning(x, psi).into_iter().flatten()),
+        }
+        values
+    }
+
+    /// How far ψ has moved and what it has found, if the view holds the ψ of all agents.
+    fn cleaning(&self, x: &View<'_, T>, start: f64) -> Option<[(&'static str, f64); 7]> {
+        let hands = &self.dealt.hands;
+        if x.rows.count() != hands.len() || hands.iter().enumerate().any(|(i, h)| h.train.len() != x.row(i).len()) {
+            return None;
+        }
+        let psi = || hands.iter().enumerate().flat_map(|(i, h)| x.row(i).iter().map(|p| p.f64()).zip(h.wrong.iter().copied()));
+        let samples: Vec<(f64, bool)> = psi().map(|(p, wrong)| (sigmoid(p), wrong)).collect();
+        let moved = psi().map(|(p, _)| (p - start).abs()).sum::<f64>() / samples.len() as f64;
+        let c = Cleaning::of(samples);
+        Some([
+            ("psi_moved", moved),
+            ("auc", c.auc),
+            ("precision", c.precision),
+            ("recall", c.recall),
+            ("f1", c.f1),
+            ("weight_clean", c.weight_clean),
+            ("weight_wrong", c.weight_wrong),
+        ])
+    }
+}

@@ -1,0 +1,294 @@
+//! The classifiers: forward and backward pass by hand on matrix products, for rows of a batch that lie in one scratch.
+use crate::rng::{Purpose, stream};
+use crate::rows::{Buffer, Real, for_each_cpu};
+use rand::RngExt;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// Kinds of classifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Model {
+    /// Softmax of a linear map with bias.
+    Linear,
+    /// Softmax of a linear map without bias.
+    LinearNoBias,
+    /// One hidden layer of so many ReLU units, with biases.
+    Mlp(usize),
+}
+
+/// A classifier's shape. Its parameters lie in one row:
+///
+/// - linear: class by class, the weights of the pixels, then the bias (classes × inputs; inputs = pixels + 1, or pixels without bias);
+/// - MLP: pixel by pixel the weights to the hidden units, then the hidden biases ((pixels + 1) × hidden); then class by class the
+///   weights of the hidden units and the bias (classes × (hidden + 1)).
+///
+/// A bias is the weight of an input that is always 1, so it costs no code. These orders are the fastest for the matrix products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Net {
+    /// Numbers in an image.
+    pub pixels: usize,
+    /// Number of classes.
+    pub classes: usize,
+    /// The classifier.
+    pub model: Model,
+}
+
+/// Room for the rows of one batch piece: inputs, hidden values, probabilities, what flows back; made once and used again.
+pub(super) struct Scratch<T> {
+    x: Buffer<T>,
+    hidden: Buffer<T>,
+    back: Buffer<T>,
+    out: Buffer<T>,
+    /// Label of each row.
+    pub labels: Vec<u8>,
+    /// Factor of each row's loss in the gradient.
+    pub weights: Vec<f64>,
+    /// Cross-entropy of each row.
+    pub losses: Vec<f64>,
+    /// Cross-entropies of another model on the same rows.
+    pub others: Vec<f64>,
+}
+
+/// Rows a scratch has room for: enough to fill the product's kernels, few enough to stay in cache.
+pub(super) const ROWS: usize = 256;
+
+impl Net {
+    /// Length of an input row: pixels, and the 1 of the bias.
+    pub fn inputs(&self) -> usize {
+        self.pixels + usize::from(self.model != Model::LinearNoBias)
+    }
+
+    fn hidden(&self) -> Option<usize> {
+        match self.model {
+            Model::Mlp(hidden) => Some(hidden),
+            _ => None,
+        }
+    }
+
+    /// Number of parameters.
+    pub fn width(&self) -> usize {
+        match self.hidden() {
+            None => self.classes * self.inputs(),
+            Some(h) => self.inputs() * h + self.classes * (h + 1),
+        }
+    }
+
+    /// Starting parameters: 0 for a linear model; for an MLP uniform on ±1/√fan-in, as PyTorch's layers start.
+    pub fn start(&self, seed: u64) -> Vec<f64> {
+        let Some(h) = self.hidden() else { return vec![0.0; self.width()] };
+        let mut r = stream(seed, Purpose::Start, 0, 0);
+        let first = self.inputs() * h;
+        let (a, b) = (1.0 / (self.pixels as f64).sqrt(), 1.0 / (h as f64).sqrt());
+        (0..self.width()).map(|i| r.random_range(-1.0..1.0) * if i < first { a } else { b }).collect()
+    }
+
+    /// Floating-point operations of one forward and backward pass over one sample, without the gradient by the input.
+    pub fn flops(&self) -> usize {
+        match self.hidden() {
+            None => 4 * self.width(),
+            Some(h) => 4 * self.inputs() * h + 6 * self.classes * (h + 1),
+        }
+    }
+
+    fn strides(&self) -> (usize, usize, usize) {
+        let line = |n: usize| n.next_multiple_of(16);
+        (line(self.inputs()), line(self.hidden().map_or(0, |h| h + 1)), line(self.classes))
+    }
+
+    /// Room for [`ROWS`] rows, or for `most` if that is less.
+    pub(super) fn scratch<T: Real>(&self, most: usize) -> Scratch<T> {
+        let (rows, (sx, sh, so)) = (ROWS.min(most), self.strides());
+        let zeros = |len: usize| {
+            let mut b = Buffer::new(64);
+            b.resize(len, T::ZERO);
+            b
+        };
+        let (mut x, mut hidden) = (zeros(rows * sx), zeros(rows * sh));
+        // The inputs of the biases: written once, no pass touches them.
+        for r in 0..rows {
+            if self.inputs() > self.pixels {
+                x[r * sx + self.pixels] = T::ONE;
+            }
+            if let Some(h) = self.hidden() {
+                hidden[r * sh + h] = T::ONE;
+            }
+        }
+        let back = zeros(rows * self.hidden().unwrap_or(0));
+        Scratch {
+            x,
+            hidden,
+            back,
+            out: zeros(rows * so),
+            labels: vec![0; rows],
+            weights: vec![0.0; rows],
+            losses: vec![0.0; rows],
+            others: vec![0.0; rows],
+        }
+    }
+
+    /// Puts an image into row `r`.
+    pub(super) fn load<T: Real>(&self, s: &mut Scratch<T>, r: usize, image: &[u8], scale: &[T], shift: &[T]) {
+        let at = r * self.strides().0;
+        scale_pixels(&mut s.x[at..at + self.pixels], image, scale, shift);
+    }
+
+    /// Scores of the rows, one number a class.
+    pub(super) fn forward<T: Real>(&self, s: &mut Scratch<T>, rows: usize, w: &[T]) {
+        let (sx, sh, so) = self.strides();
+        let Some(h) = self.hidden() else {
+            let n = self.inputs();
+            return product((rows, self.classes, n), (&mut s.out, so, 1), false, (&s.x, sx, 1), (w, 1, n));
+        };
+        let (first, second) = w.split_at(self.inputs() * h);
+        product((rows, h, self.inputs()), (&mut s.hidden, sh, 1), false, (&s.x, sx, 1), (first, h, 1));
+        s.hidden.chunks_exact_mut(sh).take(rows).for_each(|row| relu(&mut row[..h]));
+        product((rows, self.classes, h + 1), (&mut s.out, so, 1), false, (&s.hidden, sh, 1), (second, 1, h + 1));
+    }
+
+    /// From scores to cross-entropies, and to weight · (probability − 1 at the label) in place of the scores.
+    pub(super) fn entropy<T: Real>(&self, s: &mut Scratch<T>, rows: usize) {
+        let so = self.strides().2;
+        let mut powers = [0.0; 256];
+        for (r, row) in s.out.chunks_exact_mut(so).take(rows).enumerate() {
+            let (row, label, weight) = (&mut row[..self.classes], s.labels[r] as usize, s.weights[r]);
+            let top = row.iter().fold(row[0], |a, b| if *b > a { *b } else { a }).f64();
+            let own = row[label].f64() - top;
+            let mut sum = 0.0;
+            // In f64 whatever T is: ten exponentials a row cost little beside the products.
+            for (p, v) in powers.iter_mut().zip(row.iter()) {
+                *p = (v.f64() - top).exp();
+                sum += *p;
+            }
+            s.losses[r] = sum.ln() - own;
+            let factor = weight / sum;
+            row.iter_mut().zip(&powers).for_each(|(v, p)| *v = T::of(factor * p));
+            row[label] = T::of(factor * powers[label] - weight);
+        }
+    }
+
+    /// The class with the highest score of each row.
+    pub(super) fn guesses<T: Real>(&self, s: &Scratch<T>, rows: usize) -> impl Iterator<Item = usize> {
+        s.out.chunks_exact(self.strides().2).take(rows).map(|row| {
+            let row = &row[..self.classes];
+            (1..row.len()).fold(0, |best, c| if row[c] > row[best] { c } else { best })
+        })
+    }
+
+    /// The gradient of Σ weight · cross-entropy by the parameters, after [`forward`](Self::forward) and [`entropy`](Self::entropy) with
+    /// the same rows and parameters; added to `g`, or written over it.
+    pub(super) fn backward<T: Real>(&self, s: &mut Scratch<T>, rows: usize, w: &[T], g: &mut [T], add: bool) {
+        let (sx, sh, so) = self.strides();
+        let Some(h) = self.hidden() else {
+            let n = self.inputs();
+            return product((n, self.classes, rows), (g, 1, n), add, (&s.x, 1, sx), (&s.out, so, 1));
+        };
+        let (second, (g1, g2)) = (&w[self.inputs() * h..], g.split_at_mut(self.inputs() * h));
+        product((h + 1, self.classes, rows), (g2, 1, h + 1), add, (&s.hidden, 1, sh), (&s.out, so, 1));
+        product((rows, h, self.classes), (&mut s.back, h, 1), false, (&s.out, so, 1), (second, h + 1, 1));
+        let masks = s.hidden.chunks_exact(sh).take(rows);
+        s.back.chunks_exact_mut(h).zip(masks).for_each(|(back, hidden)| mask(back, &hidden[..h]));
+        product((self.inputs(), h, rows), (g1, h, 1), add, (&s.x, 1, sx), (&s.back, h, 1));
+    }
+}
+
+impl<T> Scratch<T> {
+    /// How many rows there is room for.
+    pub fn rows(&self) -> usize {
+        self.labels.len()
+    }
+}
+
+/// The rows `0..total` in pieces of at most `most`.
+pub(super) fn pieces(total: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..total).step_by(most.max(1)).map(move |from| from..(from + most).min(total))
+}
+
+/// A matrix in a slice: element (i, j) lies at i · rows + j · columns.
+type Matrix<'a, T> = (&'a [T], usize, usize);
+
+/// dst (+)= a · b for (m × k) · (k × n).
+fn product<T: Real>((m, n, k): (usize, usize, usize), dst: (&mut [T], usize, usize), add: bool, a: Matrix<'_, T>, b: Matrix<'_, T>) {
+    if m == 0 || n == 0 || k == 0 {
+        return;
+    }
+    let last = |rows: usize, columns: usize, rs: usize, cs: usize| (rows - 1) * rs + (columns - 1) * cs;
+    assert!(last(m, n, dst.1, dst.2) < dst.0.len() && last(m, k, a.1, a.2) < a.0.len() && last(k, n, b.1, b.2) < b.0.len());
+    // SAFETY: all elements lie inside their slices (asserted), and `dst` is borrowed alone.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            dst.0.as_mut_ptr(),
+            dst.2 as isize,
+            dst.1 as isize,
+            add,
+            a.0.as_ptr(),
+            a.2 as isize,
+            a.1 as isize,
+            b.0.as_ptr(),
+            b.2 as isize,
+            b.1 as isize,
+            T::ONE,
+            T::ONE,
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
+}
+
+for_each_cpu! {
+    /// `to = scale ∘ bytes + shift`.
+    fn scale_pixels<T: Real>(to: &mut [T], bytes: &[u8], scale: &[T], shift: &[T]) {
+        for (((to, byte), a), b) in to.iter_mut().zip(bytes).zip(scale).zip(shift) {
+            *to = T::of(f64::from(*byte)) * *a + *b;
+        }
+    }
+}
+
+for_each_cpu! {
+    /// `row = max(row, 0)`.
+    fn relu<T: Real>(row: &mut [T]) {
+        for v in row {
+            *v = if *v > T::ZERO { *v } else { T::ZERO };
+        }
+    }
+}
+
+for_each_cpu! {
+    /// `back = 0` where the unit was off.
+    fn mask<T: Real>(back: &mut [T], hidden: &[T]) {
+        for (b, h) in back.iter_mut().zip(hidden) {
+            *b = if *h > T::ZERO { *b } else { T::ZERO };
+        }
+    }
+}
+
+for_each_cpu! {
+    /// `g += c · w`.
+    pub(super) fn add_scaled<T: Real>(g: &mut [T], c: T, w: &[T]) {
+        for (g, w) in g.iter_mut().zip(w) {
+            *g += c * *w;
+        }
+    }
+}
+
+for_each_cpu! {
+    fn squares<T: Real>(w: &[T], sums: &mut [f64; 16]) {
+        for part in w.chunks(16) {
+            for (s, v) in sums.iter_mut().zip(part) {
+                *s += v.f64() * v.f64();
+            }
+        }
+    }
+}
+
+/// ‖w‖².
+pub(super) fn norm_squared<T: Real>(w: &[T]) -> f64 {
+    let mut sums = [0.0; 16];
+    squares(w, &mut sums);
+    sums.iter().sum()
+}

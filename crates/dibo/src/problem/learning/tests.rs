@@ -1,0 +1,318 @@
+use super::*;
+use crate::data::{Dataset, Noise, Partition, Recipe, Split};
+use crate::problem::penalty_directions_by_agent;
+use rand::{Rng, RngExt};
+
+fn images(samples: usize, pixels: usize, classes: usize, seed: u64) -> Arc<Dataset> {
+    let mut r = stream(seed, Purpose::Instance, 0, 0);
+    let labels: Vec<u8> = (0..samples).map(|_| r.random_range(0..classes as u8)).collect();
+    // A bright pixel at the label among random ones, so that there is something to learn.
+    let image =
+        |l: u8, r: &mut dyn Rng| (0..pixels).map(|p| if p == l as usize { 255 } else { r.random_range(0..120) }).collect::<Vec<u8>>();
+    let images = labels.iter().flat_map(|l| image(*l, &mut r)).collect();
+    Arc::new(Dataset::new(images, labels, pixels, classes).unwrap())
+}
+
+/// Ragged agents, three classes.
+fn dealt(samples: usize) -> Arc<Dealt> {
+    let recipe =
+        Recipe { agents: 3, partition: Partition::Dirichlet(0.7), split: Split::Share(0.7), noise: Noise::Uniform, cr: 0.4, seed: 5 };
+    Arc::new(recipe.deal(images(samples, 6, 3, 1), images(50, 6, 3, 2)).unwrap())
+}
+
+fn random(len: usize, seed: u64) -> Vec<f64> {
+    let mut r = stream(seed, Purpose::Noise, 0, 0);
+    (0..len).map(|_| r.random_range(-0.8..0.8)).collect()
+}
+
+fn problems<T: Real>() -> Vec<Learning<T>> {
+    let mut all = Vec::new();
+    for model in [Model::Linear, Model::LinearNoBias, Model::Mlp(5)] {
+        let mut tasks = vec![Task::Cleaning { tau: 0.3, psi: 0.0 }];
+        tasks.extend([TauForm::Plain, TauForm::Projected, TauForm::Exp, TauForm::Softplus].map(|form| Task::Tuning { form, tau: 0.2 }));
+        for task in tasks {
+            for batch in [None, Some(7)] {
+                let problem = Learning::new(dealt(60), model, task, Scaling::Standardised, 3).unwrap();
+                all.push(if let Some(b) = batch { problem.batch(b) } else { problem });
+            }
+        }
+    }
+    all
+}
+
+/// f_i and g_i from their definitions, sample by sample, with no matrix product.
+fn objectives(p: &Learning<f64>, agent: usize, k: usize, x: &[f64], w: &[f64]) -> (f64, f64) {
+    let (hand, net) = (&p.dealt.hands[agent], &p.net);
+    let entropy = |place: usize| {
+        let n = hand.train.len();
+        let (sample, label) = if place < n {
+            (hand.train[place], hand.given[place])
+        } else {
+            (hand.validation[place - n], p.dealt.data.labels()[hand.validation[place - n] as usize])
+        };
+        let mut input: Vec<f64> =
+            p.dealt.data.image(sample as usize).iter().zip(p.scale.iter().zip(&p.shift)).map(|(v, (a, b))| f64::from(*v) * a + b).collect();
+        if net.model != Model::LinearNoBias {
+            input.push(1.0);
+        }
+        let mut last = 0;
+        if let Model::Mlp(h) = net.model {
+            let unit = |j: usize| input.iter().enumerate().map(|(i, v)| v * w[i * h + j]).sum::<f64>().max(0.0);
+            let hidden: Vec<f64> = (0..h).map(unit).chain([1.0]).collect();
+            last = input.len() * h;
+            input = hidden;
+        }
+        let score = |c: usize| input.iter().enumerate().map(|(i, v)| v * w[last + c * input.len() + i]).sum::<f64>();
+        let scores: Vec<f64> = (0..net.classes).map(score).collect();
+        scores.iter().map(|s| s.exp()).sum::<f64>().ln() - scores[label as usize]
+    };
+    let places = |order: &[u32]| -> Vec<usize> {
+        let b = p.batch.map_or(order.len(), |b| b.min(order.len()));
+        (0..b).map(|j| order[if b < order.len() { (k * b + j) % order.len() } else { j }] as usize).collect()
+    };
+    let (train, validation) = (places(&p.orders[agent].train), places(&p.orders[agent].validation));
+    let f = validation.iter().map(|j| entropy(*j)).sum::<f64>() / validation.len() as f64;
+    let norm = w.iter().map(|v| v * v).sum::<f64>();
+    let g = match p.task {
+        Task::Cleaning { tau, .. } => {
+            train.iter().map(|j| entropy(*j) / (1.0 + (-x[*j]).exp())).sum::<f64>() / train.len() as f64 + tau / 2.0 * norm
+        }
+        Task::Tuning { form, .. } => {
+            let tau = match form {
+                TauForm::Plain | TauForm::Projected => x[0],
+                TauForm::Exp => x[0].exp(),
+                TauForm::Softplus => (1.0 + x[0].exp()).ln(),
+            };
+            train.iter().map(|j| entropy(*j)).sum::<f64>() / train.len() as f64 + tau * norm
+        }
+    };
+    (f, g)
+}
+
+fn upper_width<T: Real>(p: &Learning<T>, agent: usize) -> usize {
+    match p.upper() {
+        Upper::Private(widths) => widths[agent],
+        Upper::Shared(width) => width,
+    }
+}
+
+#[test]
+fn gradients_are_finite_differences() {
+    for p in problems::<f64>() {
+        for (agent, k) in [(0, 0), (1, 4), (2, 11)] {
+            let (x, y) = (random(upper_width(&p, agent), 7).iter().map(|v| v.abs() + 0.1).collect::<Vec<_>>(), random(p.net.width(), 8));
+            let empty = || (vec![f64::NAN; x.len()], vec![f64::NAN; y.len()]);
+            let ((mut fx, mut fy), (mut gx, mut gy)) = (empty(), empty());
+            p.grad_f(agent, k, &x, &y, &mut fx, &mut fy);
+            p.grad_g(agent, k, &x, &y, &mut gx, &mut gy);
+            let h = 1e-5;
+            let check = |analytic: [f64; 2], at: &dyn Fn(f64) -> (f64, f64), what: &str| {
+                let (plus, minus) = (at(h), at(-h));
+                for (a, n) in [(analytic[0], (plus.0 - minus.0) / (2.0 * h)), (analytic[1], (plus.1 - minus.1) / (2.0 * h))] {
+                    assert!((a - n).abs() < 1e-7 * (1.0 + n.abs()), "{:?} {:?} {what}: {a} {n}", p.net.model, p.task);
+                }
+            };
+            for j in 0..x.len() {
+                let at = |e: f64| {
+                    let mut x = x.clone();
+                    x[j] += e;
+                    objectives(&p, agent, k, &x, &y)
+                };
+                check([fx[j], gx[j]], &at, "x");
+            }
+            for j in 0..y.len() {
+                let at = |e: f64| {
+                    let mut y = y.clone();
+                    y[j] += e;
+                    objectives(&p, agent, k, &x, &y)
+                };
+                check([fy[j], gy[j]], &at, "y");
+            }
+        }
+    }
+}
+
+fn stack<T: Real>(p: &Learning<T>) -> (Stack<T, 3>, Stack<T, 3>) {
+    let mut v = Stack::zeros(3, &p.upper(), &[p.lower(), p.lower()]);
+    for i in 0..3 {
+        for (n, to) in v.row_mut(i).into_iter().enumerate() {
+            to.iter_mut().zip(random(10_000, 10 * i as u64 + n as u64)).for_each(|(t, r)| *t = T::of(if n == 0 { r.abs() } else { r }));
+        }
+    }
+    let mut d = v.clone();
+    d.shared.data_mut().fill(T::of(f64::NAN));
+    d.private.iter_mut().for_each(|p| p.data_mut().fill(T::of(f64::NAN)));
+    (v, d)
+}
+
+fn fused<T: Real>(tolerance: f64) {
+    for p in problems::<T>() {
+        for threads in [1, 2] {
+            let threads = Threads::new(threads);
+            let (v, mut d) = stack(&p);
+            let mut slow = d.clone();
+            let (at, penalty) = (At { k: 5, owned: &[0, 1, 2], threads: &threads }, Penalty { f: 0.7, g: 2.5 });
+            p.penalty_directions(at, penalty, &v, &mut d);
+            penalty_directions_by_agent(&p, at, penalty, &v, &mut slow);
+            for i in 0..3 {
+                for (a, b) in d.row(i).into_iter().flatten().zip(slow.row(i).into_iter().flatten()) {
+                    assert!((a.f64() - b.f64()).abs() < tolerance * (1.0 + b.f64().abs()), "{:?} {:?} {a:?} {b:?}", p.net.model, p.task);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn fused_directions_are_those_of_the_gradients() {
+    fused::<f64>(1e-12);
+    fused::<f32>(2e-5);
+}
+
+#[test]
+fn pieces_add_up() {
+    // More rows than a scratch holds, with training and validation rows in one piece.
+    let p: Learning<f64> = Learning::new(dealt(2000), Model::Mlp(4), Task::Cleaning { tau: 0.1, psi: 0.0 }, Scaling::Unit, 0).unwrap();
+    assert!(p.dealt.hands.iter().any(|h| h.train.len() > 2 * model::ROWS && !h.train.len().is_multiple_of(model::ROWS)));
+    let (v, mut d) = stack(&p);
+    let threads = Threads::new(2);
+    p.penalty_directions(At { k: 0, owned: &[0, 1, 2], threads: &threads }, Penalty { f: 1.0, g: 1.0 }, &v, &mut d);
+    for i in 0..3 {
+        let ([x, y, _], e) = (v.row(i), 1e-5);
+        let directional = random(y.len(), 77);
+        let at = |e: f64| {
+            let moved: Vec<f64> = y.iter().zip(&directional).map(|(y, r)| y + e * r).collect();
+            let (f, g) = objectives(&p, i, 0, x, &moved);
+            f + g
+        };
+        let analytic: f64 = d.row(i)[1].iter().zip(&directional).map(|(d, r)| d * r).sum();
+        assert!((analytic - (at(e) - at(-e)) / (2.0 * e)).abs() < 1e-7);
+    }
+}
+
+#[test]
+fn batches_cover_everything_and_leave_the_rest_of_psi_alone() {
+    let p: Learning<f64> =
+        Learning::new(dealt(60), Model::Linear, Task::Cleaning { tau: 0.1, psi: 0.0 }, Scaling::Unit, 0).unwrap().batch(4);
+    let (v, mut d) = stack(&p);
+    let threads = Threads::one();
+    let mut hits: Vec<Vec<usize>> = p.dealt.hands.iter().map(|h| vec![0; h.train.len()]).collect();
+    let rounds = hits.iter().map(Vec::len).product::<usize>();
+    for k in 0..rounds {
+        p.penalty_directions(At { k, owned: &[0, 1, 2], threads: &threads }, Penalty { f: 1.0, g: 1.0 }, &v, &mut d);
+        for (i, hits) in hits.iter_mut().enumerate() {
+            assert_eq!(d.row(i)[0].iter().filter(|v| **v != 0.0).count(), 4.min(hits.len()));
+            hits.iter_mut().zip(d.row(i)[0]).for_each(|(h, v)| *h += usize::from(*v != 0.0));
+        }
+    }
+    assert!(hits.iter().all(|h| h.iter().all(|c| *c == h[0])), "{hits:?}");
+}
+
+#[test]
+fn single_level_is_the_mean_over_both_or_over_validation() {
+    for (model, task, factor) in
+        [(Model::Mlp(3), Task::Cleaning { tau: 0.1, psi: 0.0 }, 1.0), (Model::Linear, Task::Tuning { form: TauForm::Plain, tau: 0.0 }, 2.0)]
+    {
+        let make = || Learning::<f64>::new(dealt(60), model, task, Scaling::Unit, 0).unwrap();
+        for on in [TrainOn::Both, TrainOn::Validation] {
+            let threads = Threads::one();
+            let full = make().baseline(on, 0.4);
+            let mut x: Stack<f64, 1> = Stack::zeros(3, &Upper::Shared(full.net.width()), &[]);
+            (0..3).for_each(|i| x.row_mut(i)[0].copy_from_slice(&random(full.net.width(), i as u64)));
+            let (mut d, mut sum, mut part) = (x.clone(), x.clone(), x.clone());
+            let at = |k| At { k, owned: &[0, 1, 2], threads: &threads };
+            full.gradients(at(0), &x, &mut d);
+            assert_eq!(full.blocks(), 1);
+            for i in 0..3 {
+                // Against grad_f and a full-weight grad_g, which the finite differences have checked.
+                let (w, hand) = (x.row(i)[0], &full.dealt.hands[i]);
+                let (n, m) = (hand.train.len() as f64, hand.validation.len() as f64);
+                let (mut gf, mut gg, mut none) = (w.to_vec(), w.to_vec(), vec![0.0; hand.train.len()]);
+                full.grad_f(i, 0, &[], w, &mut [], &mut gf);
+                let tuning =
+                    Learning::<f64>::new(full.dealt.clone(), model, Task::Tuning { form: TauForm::Plain, tau: 0.0 }, Scaling::Unit, 0);
+                tuning.unwrap().grad_g(i, 0, &[0.0], w, &mut none[..1], &mut gg);
+                for j in 0..w.len() {
+                    let loss = if on == TrainOn::Both { (n * gg[j] + m * gf[j]) / (n + m) } else { gf[j] };
+                    assert!((d.row(i)[0][j] - loss - factor * 0.4 * w[j]).abs() < 1e-12);
+                }
+            }
+            // Blocks of one sample: their mean is the full gradient for the agent with the most samples.
+            let single = make().baseline(on, 0.4).batch(1);
+            sum.shared.data_mut().fill(0.0);
+            for k in 0..single.blocks() {
+                single.gradients(at(k), &x, &mut part);
+                sum.shared.add_scaled(1.0 / single.blocks() as f64, &part.shared, &threads);
+            }
+            let largest = (0..3).max_by_key(|i| single.places(&single.orders[*i]).len()).unwrap();
+            assert!(sum.row(largest)[0].iter().zip(d.row(largest)[0]).all(|(a, b)| (a - b).abs() < 1e-12));
+        }
+    }
+}
+
+#[test]
+fn projected_tau_is_not_lowered_below_zero() {
+    let task = Task::Tuning { form: TauForm::Projected, tau: 0.0 };
+    let p: Learning<f64> = Learning::new(dealt(60), Model::Linear, task, Scaling::Unit, 0).unwrap();
+    let threads = Threads::one();
+    let (mut v, mut d) = stack(&p);
+    for (x, y_larger) in [(-0.1, true), (-0.1, false), (0.1, true), (0.1, false)] {
+        let [vx, vy, vz] = v.row_mut(0);
+        vx[0] = x;
+        vy.fill(if y_larger { 2.0 } else { 1.0 });
+        vz.fill(if y_larger { 1.0 } else { 2.0 });
+        p.penalty_directions(At { k: 0, owned: &[0, 1, 2], threads: &threads }, Penalty { f: 1.0, g: 1.0 }, &v, &mut d);
+        let dx = d.row(0)[0][0];
+        assert!(if y_larger && x > 0.0 {
+            dx > 0.0
+        } else if y_larger {
+            dx == 0.0
+        } else {
+            dx < 0.0
+        });
+    }
+}
+
+#[test]
+fn tau_forms_start_where_they_are_told() {
+    for form in [TauForm::Plain, TauForm::Projected, TauForm::Exp, TauForm::Softplus] {
+        for tau in [1e-6, 0.15, 30.0] {
+            assert!((form.tau(form.inverse(tau)).0 / tau - 1.0).abs() < 1e-9, "{form:?} {tau}");
+        }
+    }
+    assert!(Learning::<f64>::new(dealt(60), Model::Linear, Task::Tuning { form: TauForm::Exp, tau: 0.0 }, Scaling::Unit, 0).is_err());
+    assert!(Learning::<f64>::new(dealt(60), Model::Mlp(0), Task::Cleaning { tau: 0.0, psi: 0.0 }, Scaling::Unit, 0).is_err());
+}
+
+#[test]
+fn weights_are_compared_with_the_truth() {
+    use metrics::Cleaning;
+    let c = Cleaning::of(vec![(0.1, true), (0.2, true), (0.3, false), (0.7, true), (0.8, false), (0.9, false)]);
+    assert!((c.auc - 8.0 / 9.0).abs() < 1e-12 && (c.precision - 2.0 / 3.0).abs() < 1e-12);
+    assert!((c.recall - 2.0 / 3.0).abs() < 1e-12 && (c.f1 - 2.0 / 3.0).abs() < 1e-12);
+    assert!((c.weight_clean - 2.0 / 3.0).abs() < 1e-12 && (c.weight_wrong - 1.0 / 3.0).abs() < 1e-12);
+    let tie = Cleaning::of(vec![(0.5, true), (0.5, false), (0.5, false)]);
+    assert_eq!((tie.auc, tie.precision, tie.recall, tie.f1), (0.5, 0.0, 0.0, 0.0));
+}
+
+#[test]
+fn fab_cleans_and_the_metrics_see_it() {
+    use crate::algorithm::{Algorithm, fab::Fab};
+    use crate::{graph, mixing, network::Simulator};
+    let recipe = Recipe { agents: 3, partition: Partition::Uniform, split: Split::Share(0.7), noise: Noise::Uniform, cr: 0.4, seed: 5 };
+    let dealt = Arc::new(recipe.deal(images(300, 6, 3, 1), images(200, 6, 3, 2)).unwrap());
+    for model in [Model::Linear, Model::Mlp(8)] {
+        let problem = Learning::<f32>::new(dealt.clone(), model, Task::Cleaning { tau: 0.01, psi: 0.0 }, Scaling::Standardised, 0).unwrap();
+        let mut network = Simulator::new(mixing::Sequence::uniform(graph::Static::ring(3)), Threads::one());
+        let fab = Fab { lambda: 1.0.into(), eta_x: 50.0.into(), eta_y: 0.1.into(), eta_z: None, penalty_form: Default::default() };
+        let mut state = fab.start(&problem, &mut network, &problem.start());
+        let get = |values: &[(&str, f64)], name: &str| values.iter().find(|v| v.0 == name).unwrap().1;
+        let before = problem.state_metrics(&state.views());
+        assert_eq!((get(&before, "auc"), get(&before, "psi_moved")), (0.5, 0.0));
+        (0..300).for_each(|k| state.step(k, &problem, &mut network));
+        let after = problem.state_metrics(&state.views());
+        assert!(get(&after, "auc") > 0.95 && get(&after, "test_accuracy") > 95.0, "{after:?}");
+        assert!(get(&after, "f1") > 0.8 && get(&after, "test_accuracy_z") > 90.0 && get(&after, "agents_accuracy") > 90.0, "{after:?}");
+        assert!(get(&after, "weight_clean") > get(&after, "weight_wrong") && get(&after, "loss") < get(&before, "loss"));
+    }
+}
