@@ -89,7 +89,7 @@ pub fn solve(problem: &Ridge, iterations: usize) -> (Vec<f64>, Vec<f64>) {
     for k in 0..iterations {
         state.step(k, problem, &mut network);
     }
-    (engine::mean(&*state, "x").expect("x is shared"), engine::mean(&*state, "y").expect("y is shared"))
+    (engine::mean(&mut *state, "x").expect("x is shared"), engine::mean(&mut *state, "y").expect("y is shared"))
 }
 
 #[allow(dead_code)] // a test includes this file and calls `solve`

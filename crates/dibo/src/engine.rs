@@ -173,7 +173,7 @@ pub fn run<T: Real>(
     let every = plan.every.max(1);
     let outcome = loop {
         if samples.last().is_none_or(|s: &Sample| s.k < k) {
-            let values = evaluate(problem, &*state).into_iter().map(|(name, v)| (name.to_string(), v)).collect();
+            let values = evaluate(problem, &mut *state).into_iter().map(|(name, v)| (name.to_string(), v)).collect();
             let sample = Sample { k, seconds: clock.as_secs_f64(), traffic: network.traffic(), oracle: counted.calls(), values };
             watch.sample(&sample);
             samples.push(sample);

@@ -14,7 +14,7 @@
 //! for k in 0..6000 {
 //!     state.step(k, &problem, &mut network);
 //! }
-//! assert!(problem.relative_error(&engine::mean(&*state, "x").unwrap()) < 0.05);
+//! assert!(problem.relative_error(&engine::mean(&mut *state, "x").unwrap()) < 0.05);
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -1,6 +1,6 @@
 //! The network: one verb, [`Network::round`], by which agents pull decision variables and push trackers; and the simulator.
 use crate::mixing::{Mixing, Sequence};
-use crate::rows::{Buffer, Disjoint, LANES, Pair, Part, Real, Rows, Threads, push_pull_rows, push_rows};
+use crate::rows::{Buffer, Disjoint, LANES, Pair, Part, Real, Rows, Threads, add, push_pull_rows, push_rows};
 
 /// One variable's exchange in a round. With `pull`, the decision variable becomes `A·v − η∘t` where t is `push` **before** the
 /// round; `push` becomes `B·t − minus`.
@@ -11,22 +11,24 @@ pub struct Lane<'a, T> {
     pub push: &'a mut Rows<T>,
     /// What is taken off after the push.
     pub minus: Option<&'a Rows<T>>,
+    /// What is added to `push` before the round.
+    pub plus: Option<&'a Rows<T>>,
 }
 
 impl<'a, T> Lane<'a, T> {
-    /// AB/Push-Pull with gradient tracking: `v ← A v − η∘t`, `t ← B t − d`.
-    pub fn push_pull(v: &'a mut Rows<T>, eta: &'a [T], t: &'a mut Rows<T>, d: &'a Rows<T>) -> Self {
-        Lane { pull: Some((v, eta)), push: t, minus: Some(d) }
+    /// AB/Push-Pull with gradient tracking: `v ← A v − η∘t`, `t ← B t − d`; if `pending`, t is t + d to begin with.
+    pub fn push_pull(v: &'a mut Rows<T>, eta: &'a [T], t: &'a mut Rows<T>, d: &'a Rows<T>, pending: bool) -> Self {
+        Lane { pull: Some((v, eta)), push: t, minus: Some(d), plus: pending.then_some(d) }
     }
 
     /// Push-sum: `u ← B u`.
     pub fn push(u: &'a mut Rows<T>) -> Self {
-        Lane { pull: None, push: u, minus: None }
+        Lane { pull: None, push: u, minus: None, plus: None }
     }
 
     /// A pushed tracker: `t ← B t − d`.
     pub fn track(t: &'a mut Rows<T>, d: &'a Rows<T>) -> Self {
-        Lane { pull: None, push: t, minus: Some(d) }
+        Lane { pull: None, push: t, minus: Some(d), plus: None }
     }
 }
 
@@ -75,8 +77,8 @@ pub struct Simulator<T> {
 
 /// Below this many bytes a stack is mixed as a whole, split over threads by rows; above it, panel by panel.
 const WHOLE: usize = 1 << 20;
-/// Size of a panel's copy: stays in the second-level cache.
-const PANEL: usize = 1 << 17;
+/// Size of a panel's copy: two of them stay in the first-level cache, where each row is read once for every neighbour.
+const PANEL: usize = 1 << 14;
 /// Least work (entries × groups of columns) that is worth a second thread.
 const LEAST: usize = 1 << 9;
 
@@ -149,6 +151,9 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
         None => push_rows(t, part, old_t, csr, b, minus),
     };
     if lane.push.bytes() <= WHOLE {
+        if let Some(plus) = lane.plus {
+            lane.push.add(plus, threads);
+        }
         // Swap the stacks with the scratch, which then holds the old values, and write every row anew.
         let [old_v, old_t] = scratch.first_chunk_mut().expect("two at least");
         for old in [&mut *old_v, &mut *old_t] {
@@ -183,6 +188,11 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
                     }
                 };
                 save(&t, old_t);
+                if let Some(plus) = lane.plus {
+                    for (i, to) in old_t.chunks_exact_mut(columns.len()).enumerate() {
+                        add(to, &plus.data()[i * stride + columns.start..i * stride + columns.end]);
+                    }
+                }
                 if let Some((v, _)) = &v {
                     save(v, old_v);
                 }
@@ -216,8 +226,11 @@ mod tests {
             let (mut v, mut t) = (v0.clone(), t0.clone());
             for k in [0, 15, 25] {
                 let m: Mixing<T> = sequence.at(k);
-                let (old_v, old_t) = (v.clone(), t.clone());
-                network.round(k, &mut [Lane::push_pull(&mut v, &eta, &mut t, &d0)]);
+                let (old_v, mut old_t) = (v.clone(), t.clone());
+                if k == 15 {
+                    old_t.add(&d0, &Threads::one());
+                }
+                network.round(k, &mut [Lane::push_pull(&mut v, &eta, &mut t, &d0, k == 15)]);
                 for i in 0..n {
                     for c in 0..width {
                         let (mut pulled, mut pushed) = (T::ZERO, T::ZERO);
@@ -247,7 +260,7 @@ mod tests {
     fn bytes_are_counted_per_link() {
         let mut network: Simulator<f64> = Simulator::new(Sequence::uniform(crate::graph::Static::ring(5)), Threads::one());
         let (mut v, mut t, mut w) = (Rows::zeros(5, 3), Rows::zeros(5, 3), Rows::zeros(5, 1));
-        network.round(0, &mut [Lane { pull: Some((&mut v, &[0.0; 8])), push: &mut t, minus: None }, Lane::push(&mut w)]);
+        network.round(0, &mut [Lane { pull: Some((&mut v, &[0.0; 8])), push: &mut t, minus: None, plus: None }, Lane::push(&mut w)]);
         assert_eq!(network.traffic(), Traffic { rounds: 1, messages: 5, bytes: 5 * (3 + 3 + 1) * 8 });
     }
 
@@ -259,8 +272,8 @@ mod tests {
             (ones.clone(), ones.clone(), Rows::from_vectors(&vec![[1.0]; 9]), Rows::zeros(9, 1));
         let (mut averaged, mut zero) = (Rows::<f64>::from_vectors(&(0..9).map(|i| [i as f64]).collect::<Vec<_>>()), Rows::zeros(9, 1));
         for k in 0..200 {
-            let pull = Lane { pull: Some((&mut constant, &[0.0; 8])), push: &mut nothing, minus: None };
-            let pull2 = Lane { pull: Some((&mut averaged, &[0.0; 8])), push: &mut zero, minus: None };
+            let pull = Lane { pull: Some((&mut constant, &[0.0; 8])), push: &mut nothing, minus: None, plus: None };
+            let pull2 = Lane { pull: Some((&mut averaged, &[0.0; 8])), push: &mut zero, minus: None, plus: None };
             network.round(k, &mut [pull, pull2, Lane::push(&mut u), Lane::push(&mut w)]);
         }
         for i in 0..9 {

@@ -100,7 +100,7 @@ fn the_table_holds_the_whole_registry() {
 }
 
 /// ‖Σt − Σd‖ / Σ‖d_i‖ of every tracker that the state shows.
-fn tracking_gaps(state: &dyn dibo::algorithm::State<f64>) -> Vec<(&'static str, f64)> {
+fn tracking_gaps(state: &mut dyn dibo::algorithm::State<f64>) -> Vec<(&'static str, f64)> {
     let views = state.views();
     let find = |name: &str| views.iter().find(|v| v.name == name);
     let mut gaps = Vec::new();
@@ -126,7 +126,7 @@ fn trackers_sum_to_directions_at_every_iteration() {
         let mut state = algorithm.start(problem, &mut network, &random_start(problem, 6));
         for k in 0..if entry.name == "fab" { 20_000 } else { 2_000 } {
             state.step(k, problem, &mut network);
-            let gaps = tracking_gaps(&*state);
+            let gaps = tracking_gaps(&mut *state);
             assert_eq!(gaps.len(), entry.trackers, "{place}");
             for (name, gap) in gaps {
                 assert!(gap <= 1e-12, "{place} after {} iterations: Σ{name} is off by {gap}", k + 1);
@@ -145,7 +145,7 @@ fn frozen_weights_lose_what_they_track() {
     for k in 0..5 {
         state.step(k, &**problem, &mut network);
     }
-    assert!(tracking_gaps(&*state).iter().all(|(_, gap)| *gap > 1e-3));
+    assert!(tracking_gaps(&mut *state).iter().all(|(_, gap)| *gap > 1e-3));
 }
 
 /// Every bit of a state: what it shows and all its memory.
@@ -199,10 +199,10 @@ fn run_alone(
 ) -> Vec<Vec<(&'static str, Matrix)>> {
     let (algorithm, mut network) = (algorithm(name, parameters), alone());
     let mut state = algorithm.start(problem, &mut network, start);
-    let mut path = vec![variables(&*state)];
+    let mut path = vec![variables(&mut *state)];
     for k in 0..iterations {
         state.step(k, problem, &mut network);
-        path.push(variables(&*state));
+        path.push(variables(&mut *state));
     }
     path
 }
@@ -397,7 +397,7 @@ fn renamed_agents_give_renamed_iterates() {
             let mut network = Simulator::new(as_wanted(algorithm, &Sequence::uniform(List::new(graphs))), Threads::one());
             let mut state = algorithm.start(problem, &mut network, start);
             (0..GRAPHS).for_each(|k| state.step(k, problem, &mut network));
-            variables(&*state)
+            variables(&mut *state)
         };
         let (first, second) = (run(problem, graphs.clone(), &start), run(&renamed, renamed_graphs.collect(), &renamed_start));
         for ((name, rows), (_, renamed_rows)) in first.iter().zip(&second) {
@@ -620,15 +620,15 @@ fn a_private_variable_is_neither_mixed_nor_sent() {
         let sequence = as_wanted(&*algorithm, &unbalanced(5, 71));
         let mut network = Simulator::new(sequence.clone(), Threads::one());
         let mut state = algorithm.start(&problem, &mut network, &start);
-        assert!(variable(&*state, "tx").is_none(), "{place}: a private variable has no tracker");
+        assert!(variable(&mut *state, "tx").is_none(), "{place}: a private variable has no tracker");
         let eta = if entry.name.starts_with("dl-") { 0.05 } else { 0.02 };
         for k in 0..40 {
-            let (x, d) = (variable(&*state, "x").unwrap(), variable(&*state, "dx"));
+            let (x, d) = (variable(&mut *state, "x").unwrap(), variable(&mut *state, "dx"));
             state.step(k, &problem, &mut network);
             // Centralized_FAB and untracked methods find their direction inside the step and show it after.
             let before_the_step = !matches!(entry.name, "centralized-fab") && entry.parameters.get("tracking").is_none();
-            let d = if before_the_step { d } else { variable(&*state, "dx") };
-            let new = variable(&*state, "x").unwrap();
+            let d = if before_the_step { d } else { variable(&mut *state, "dx") };
+            let new = variable(&mut *state, "x").unwrap();
             for i in 0..5 {
                 assert_eq!(new[i].len(), problem.a[i].len());
                 assert!(new[i] != x[i], "{place}: x of agent {i} moves at k = {k}");
@@ -683,7 +683,7 @@ fn private_variables_of_fab_follow_the_equations() {
         d = new;
         state.step(k, &problem, &mut network);
         for (name, expected) in [("x", &x), ("y", &y), ("z", &z), ("ty", &t[0]), ("tz", &t[1]), ("dx", &d[0])] {
-            assert_close(&variable(&*state, name).unwrap(), expected, 1e-10, &format!("{name} after {}", k + 1));
+            assert_close(&variable(&mut *state, name).unwrap(), expected, 1e-10, &format!("{name} after {}", k + 1));
         }
     }
 }

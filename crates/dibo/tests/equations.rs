@@ -116,14 +116,14 @@ fn compare(case: &Case, name: &str, parameters: Value, mut next: impl FnMut(usiz
     for k in 0..=ITERATIONS {
         for (variable_name, expected) in next(k) {
             let place = format!("{name} on {} after {k} iterations: {variable_name}", case.name);
-            let got = variable(&*state, variable_name).unwrap_or_else(|| panic!("{place} is missing"));
+            let got = variable(&mut *state, variable_name).unwrap_or_else(|| panic!("{place} is missing"));
             assert_close(&got, &expected, RTOL, &place);
         }
         if k < ITERATIONS {
             state.step(k, &*case.problem, &mut network);
         }
     }
-    let moved = plus(&variable(&*state, "x").unwrap(), -1.0, &case.start.x).iter().flatten().fold(0.0, |m: f64, v| m.max(v.abs()));
+    let moved = plus(&variable(&mut *state, "x").unwrap(), -1.0, &case.start.x).iter().flatten().fold(0.0, |m: f64, v| m.max(v.abs()));
     assert!(moved > 1e-4 && moved < 1e3, "{name} on {}: x moved by {moved}, so the comparison means little", case.name);
 }
 
@@ -661,7 +661,7 @@ fn with_full_batches_untracked_push_saga_is_push_sgd() {
                 if after > 0 {
                     state.step(after - 1, &*case.problem, &mut network);
                 }
-                vec![("x", variable(&*state, "x").unwrap())]
+                vec![("x", variable(&mut *state, "x").unwrap())]
             });
         }
     }

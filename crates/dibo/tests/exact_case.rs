@@ -96,12 +96,12 @@ fn run(network: &mut dyn Network<f64>, eta: f64, iterations: usize) -> (Vec<Vec<
     let mut state = algorithm("push-pull", json!({"eta": eta})).start(&Springs, network, &Start::default());
     let mut path = Vec::new();
     for k in 0..=iterations {
-        path.push(variable(&*state, "x").unwrap().into_iter().flatten().collect());
+        path.push(variable(&mut *state, "x").unwrap().into_iter().flatten().collect());
         if k < iterations {
             state.step(k, &Springs, network);
         }
     }
-    let values = metrics::evaluate(&Springs, &*state);
+    let values = metrics::evaluate(&Springs, &mut *state);
     (path, values.iter().find(|v| v.0 == "tracking_gap").expect("it is tracked").1)
 }
 

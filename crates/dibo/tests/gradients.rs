@@ -378,13 +378,13 @@ fn fab_reaches_the_penalty_solution() {
             for k in 0..60_000 {
                 state.step(k, c.problem, &mut network);
             }
-            let (x, expected) = (engine::mean(&*state, "x").unwrap(), (c.penalty_solution)(lambda));
+            let (x, expected) = (engine::mean(&mut *state, "x").unwrap(), (c.penalty_solution)(lambda));
             let error = distance(&x, &expected) / norm(&expected);
             assert!(error < 1e-9, "{} {form:?} with λ = {lambda}: x is {error} away from x_λ", c.name);
             assert!(distance(&c.solution, &expected) / norm(&expected) > 1e-4, "x_λ differs from x*, or this says little");
             // All agents are there, and z is at the lower solution.
             let z = lower_minimiser(c.problem, &expected, 0.0, 1.0);
-            for (x, agent_z) in variable(&*state, "x").unwrap().iter().zip(variable(&*state, "z").unwrap()) {
+            for (x, agent_z) in variable(&mut *state, "x").unwrap().iter().zip(variable(&mut *state, "z").unwrap()) {
                 assert!(distance(x, &expected) < 1e-8 && distance(&agent_z, &z) < 1e-8, "{}", c.name);
             }
         }

@@ -30,7 +30,7 @@ impl Method for PushPull {
     ) -> Box<dyn Descent<T>> {
         let mut rows = Tracked::new(x);
         oracle(network, 0, &rows.v, &mut rows.d);
-        rows.absorb(network);
+        rows.absorb();
         Box::new(PushPullState { eta: self.eta, rows })
     }
 
@@ -51,14 +51,14 @@ impl<T: Real> Descent<T> for PushPullState<T> {
         // Step 2: ∇f(x⁺)
         oracle(network, k + 1, &rows.v, &mut rows.d);
         // Step 3: t⁺ = B t + ∇f(x⁺) − ∇f(x)
-        rows.absorb(network);
+        rows.absorb();
     }
 
     fn point(&self) -> &Stack<T, 1> {
         &self.rows.v
     }
 
-    fn views(&self) -> Vec<View<'_, T>> {
+    fn views(&mut self) -> Vec<View<'_, T>> {
         self.rows.views(["x"], ["tx"], ["dx"])
     }
 

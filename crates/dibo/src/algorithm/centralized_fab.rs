@@ -62,7 +62,7 @@ impl<T: Real> State<T> for CentralizedFabState<T> {
         super::tracking::step_private(v, eta[0], d, network);
     }
 
-    fn views(&self) -> Vec<View<'_, T>> {
+    fn views(&mut self) -> Vec<View<'_, T>> {
         views(&self.v, ["x", "y", "z"]).chain(views(&self.d, ["dx", "dy", "dz"])).collect()
     }
 

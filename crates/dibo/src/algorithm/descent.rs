@@ -33,7 +33,7 @@ pub trait Descent<T: Real>: Send {
     /// Where the agents are.
     fn point(&self) -> &Stack<T, 1>;
     /// The variable, and with it trackers and weights, under the paper's names.
-    fn views(&self) -> Vec<View<'_, T>>;
+    fn views(&mut self) -> Vec<View<'_, T>>;
     /// All memory.
     fn memory(&mut self) -> Vec<&mut Rows<T>>;
 }
@@ -72,7 +72,7 @@ impl<T: Real> State<T> for SingleState<T> {
         self.0.step(k, network, &mut gradients(problem));
     }
 
-    fn views(&self) -> Vec<View<'_, T>> {
+    fn views(&mut self) -> Vec<View<'_, T>> {
         self.0.views()
     }
 

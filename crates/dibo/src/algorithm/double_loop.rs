@@ -140,7 +140,7 @@ impl<T: Real, M: Method> State<T> for DoubleLoopState<T, M> {
         });
     }
 
-    fn views(&self) -> Vec<View<'_, T>> {
+    fn views(&mut self) -> Vec<View<'_, T>> {
         let mut views = self.outer.views();
         views.extend(self.inner.y.views().into_iter().filter_map(|v| (v.name == "x").then_some(View { name: "y", ..v })));
         views

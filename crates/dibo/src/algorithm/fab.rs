@@ -85,7 +85,7 @@ impl<T: Real> Algorithm<T> for Fab {
         let mut rows = Tracked::new(v);
         // t⁰ = d⁰
         problem.penalty_directions(at(0, network), self.penalty(0), &rows.v, &mut rows.d);
-        rows.absorb(network);
+        rows.absorb();
         Box::new(FabState { fab: self.clone(), rows })
     }
 
@@ -106,10 +106,10 @@ impl<T: Real> State<T> for FabState<T> {
         // (5) d⁺ = (∇ₓL, ∇ᵧL, −∇_zL) at (x⁺, y⁺, z⁺)
         problem.penalty_directions(at(k + 1, network), fab.penalty(k + 1), &rows.v, &mut rows.d);
         // (6) t⁺ = B t + d⁺ − d
-        rows.absorb(network);
+        rows.absorb();
     }
 
-    fn views(&self) -> Vec<View<'_, T>> {
+    fn views(&mut self) -> Vec<View<'_, T>> {
         self.rows.views(["x", "y", "z"], ["tx", "ty", "tz"], ["dx", "dy", "dz"])
     }
 

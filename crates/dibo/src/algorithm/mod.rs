@@ -83,7 +83,7 @@ pub trait State<T: Real>: Send {
     /// One iteration.
     fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>);
     /// What can be looked at: decision variables (`x`, `y`, `z`, `v`), trackers (`tx`, …), directions (`dx`, …), push-sum weight (`w`).
-    fn views(&self) -> Vec<View<'_, T>>;
+    fn views(&mut self) -> Vec<View<'_, T>>;
     /// All memory that lives from one iteration to the next, in a fixed order: for checkpoints and to count bytes.
     fn memory(&mut self) -> Vec<&mut Rows<T>>;
 }

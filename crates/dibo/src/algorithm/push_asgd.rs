@@ -67,7 +67,7 @@ impl<T: Real> Descent<T> for PushAsgdState<T> {
         &self.rows.sum.v
     }
 
-    fn views(&self) -> Vec<View<'_, T>> {
+    fn views(&mut self) -> Vec<View<'_, T>> {
         self.rows.views()
     }
 

@@ -43,7 +43,7 @@ impl<T: Real> TrackedPushSum<T> {
         self.t.shared.add(&self.d.shared, network.threads());
     }
 
-    pub fn views(&self) -> Vec<View<'_, T>> {
+    pub fn views(&mut self) -> Vec<View<'_, T>> {
         let mut all: Vec<_> = self.sum.views(["x"]).chain(views(&self.t, ["tx"])).chain(views(&self.d, ["dx"])).collect();
         if self.d.private.is_some() {
             all.retain(|v| v.name != "tx");
@@ -95,7 +95,7 @@ impl<T: Real> Descent<T> for PushDigingState<T> {
         &self.rows.sum.v
     }
 
-    fn views(&self) -> Vec<View<'_, T>> {
+    fn views(&mut self) -> Vec<View<'_, T>> {
         self.rows.views()
     }
 

@@ -32,7 +32,7 @@ impl<T: Real> Algorithm<T> for PushPullSoba {
         fill(network.owned(), &mut v, [&start.x, &start.y, &start.v]);
         let mut state = PushPullSobaState { soba: self.clone(), rows: Tracked::new(v), products: Vec::new() };
         state.directions(0, problem, network);
-        state.rows.absorb(network);
+        state.rows.absorb();
         Box::new(state)
     }
 
@@ -70,10 +70,10 @@ impl<T: Real> State<T> for PushPullSobaState<T> {
         let eta = [&self.soba.eta_x, &self.soba.eta_y, self.soba.eta_v.as_ref().unwrap_or(&self.soba.eta_y)].map(|s| s.at(k));
         self.rows.mix(k, eta, network);
         self.directions(k + 1, problem, network);
-        self.rows.absorb(network);
+        self.rows.absorb();
     }
 
-    fn views(&self) -> Vec<View<'_, T>> {
+    fn views(&mut self) -> Vec<View<'_, T>> {
         self.rows.views(["x", "y", "v"], ["tx", "ty", "tv"], ["dx", "dy", "dv"])
     }
 

@@ -88,7 +88,7 @@ impl<T: Real> Descent<T> for PushSagaState<T> {
         &self.rows.sum.v
     }
 
-    fn views(&self) -> Vec<View<'_, T>> {
+    fn views(&mut self) -> Vec<View<'_, T>> {
         let mut views = self.rows.views();
         if !self.method.tracking {
             views.retain(|v| v.name != "tx");

@@ -55,7 +55,7 @@ impl<T: Real> Descent<T> for PushSgdState<T> {
         &self.sum.v
     }
 
-    fn views(&self) -> Vec<View<'_, T>> {
+    fn views(&mut self) -> Vec<View<'_, T>> {
         self.sum.views(["x"]).collect()
     }
 

@@ -54,7 +54,7 @@ impl<T: Real> State<T> for PushSumFabState<T> {
         t.shared.add(&d.shared, network.threads());
     }
 
-    fn views(&self) -> Vec<View<'_, T>> {
+    fn views(&mut self) -> Vec<View<'_, T>> {
         let mut all: Vec<_> = self.sum.views(["x", "y", "z"]).chain(views(&self.t, ["tx", "ty", "tz"])).collect();
         if self.d.private.is_some() {
             all.retain(|v| v.name != "tx");

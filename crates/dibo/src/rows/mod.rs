@@ -8,7 +8,7 @@ mod threads;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use kernels::cpu_level;
-pub use kernels::{Csr, Pair, Part, Weights, push_pull_rows, push_rows};
+pub use kernels::{Csr, Pair, Part, Weights, add, push_pull_rows, push_rows};
 pub(crate) use kernels::{Eight, for_each_cpu};
 pub use threads::Threads;
 

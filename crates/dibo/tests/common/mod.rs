@@ -73,14 +73,14 @@ pub fn applies(algorithm: &dyn Algorithm<f64>, problem: &dyn Bilevel<f64>) -> bo
 }
 
 /// A variable of a state, one row per agent.
-pub fn variable(state: &dyn State<f64>, name: &str) -> Option<Matrix> {
+pub fn variable(state: &mut dyn State<f64>, name: &str) -> Option<Matrix> {
     let views = state.views();
     let view = views.iter().find(|v| v.name == name)?;
     Some((0..view.rows.count()).map(|i| view.row(i).to_vec()).collect())
 }
 
 /// Everything a state shows, by name.
-pub fn variables(state: &dyn State<f64>) -> Vec<(&'static str, Matrix)> {
+pub fn variables(state: &mut dyn State<f64>) -> Vec<(&'static str, Matrix)> {
     state.views().iter().map(|v| (v.name, (0..v.rows.count()).map(|i| v.row(i).to_vec()).collect())).collect()
 }
 
