@@ -88,7 +88,7 @@ pub fn load(file_or_name: &str, overrides: &[String]) -> Result<Experiment> {
 pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experiment> {
     let document = DeTable::parse(&source.text).map_err(|e| source.toml_error(&e))?;
     let (mut head, mut problem, mut graph, mut run) = (DeTable::new(), None, None, None);
-    let (mut algorithms, mut figures) = (Vec::new(), Vec::new());
+    let (mut algorithms, mut figures, mut cases) = (Vec::new(), Vec::new(), Vec::new());
     for (key, value) in document.into_inner() {
         let at = key.span().start;
         let wrong = |what: &str| source.error(at, format!("{} must be {what}", key.get_ref()));
@@ -103,7 +103,13 @@ pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experi
                     if key.get_ref() == "algorithm" { algorithms.push(section) } else { figures.push(section) }
                 }
             }
-            ("algorithm" | "figure", _) => return Err(wrong("written as [[…]] tables")),
+            ("case", DeValue::Array(list)) => {
+                for item in list.iter() {
+                    let Some(table) = item.get_ref().as_table() else { return Err(wrong("written as [[…]] tables")) };
+                    cases.push(case(&source, item.span().start, table)?);
+                }
+            }
+            ("algorithm" | "figure" | "case", _) => return Err(wrong("written as [[…]] tables")),
             ("problem" | "graph" | "run", _) => return Err(wrong("a table")),
             _ => drop(head.insert(key, value)),
         }
@@ -128,13 +134,19 @@ pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experi
         bail!("{}: no [[algorithm]] is given; known are {}", source.name, NAMES.iter().map(|n| n.0).collect::<Vec<_>>().join(", "));
     }
     let figures = figures.iter().map(|f| f.read::<Figure>(&[])).collect::<Result<_>>()?;
+    if cases.is_empty() {
+        cases.push([none()?, none()?, none()?, none()?]);
+    }
     let mut settings = Vec::new();
     for block in &algorithms {
-        for p in problem.unfold() {
-            for g in graph.unfold() {
-                for r in run.unfold() {
-                    for a in block.unfold() {
-                        settings.push(setting(&source, &p, &g, &r, &a)?);
+        for [in_problem, in_graph, in_run, in_algorithm] in &cases {
+            let block = block.overlaid(in_algorithm);
+            for p in problem.overlaid(in_problem).unfold() {
+                for g in graph.overlaid(in_graph).unfold() {
+                    for r in run.overlaid(in_run).unfold() {
+                        for a in block.unfold() {
+                            settings.push(setting(&source, &p, &g, &r, &a)?);
+                        }
                     }
                 }
             }
@@ -152,6 +164,27 @@ pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experi
         text: source.text,
         folder: folder.to_path_buf(),
     })
+}
+
+/// Sections of a file that a case can change.
+const SECTIONS: [&str; 4] = ["problem", "graph", "run", "algorithm"];
+
+/// A `[[case]]`: settings that belong together, such as `graph.nu = 0.5` with `problem.omega = 3`. Every algorithm runs in every case.
+fn case<'a>(source: &'a Source, at: usize, table: &DeTable<'_>) -> Result<[Section<'a>; 4]> {
+    let mut parts = [(); 4].map(|()| Section::new(source, at, &DeTable::new()));
+    for (key, value) in table.iter() {
+        let place = SECTIONS.iter().position(|name| *name == &**key.get_ref());
+        let inline = source.text.get(value.span().start..).is_some_and(|t| t.starts_with('{'));
+        match (place, value.get_ref()) {
+            (Some(place), DeValue::Table(t)) if !inline => parts[place] = Section::new(source, key.span().start, t),
+            _ => {
+                let form = "graph.nu = 0.5, one on each line; the sections are problem, graph, run and algorithm";
+                return Err(source.error(key.span().start, format!("{}: write the settings of a case as {form}", key.get_ref())));
+            }
+        }
+    }
+    let [p, g, r, a] = parts;
+    Ok([p?, g?, r?, a?])
 }
 
 fn setting(source: &Source, p: &Section<'_>, g: &Section<'_>, r: &Section<'_>, a: &Section<'_>) -> Result<Setting> {

@@ -11,7 +11,11 @@ pub fn column(name: &str) -> String {
         "state_bytes" => "memory of the state".into(),
         "bytes_per_iteration" => "bytes sent per iteration".into(),
         "tau" | "lambda" => symbol(name),
-        other => other.replace('_', " "),
+        other => match other.split_once(':') {
+            Some(("min", metric)) => format!("smallest {}", column(metric)),
+            Some(("mean", metric)) => format!("mean {}", column(metric)),
+            _ => other.replace('_', " "),
+        },
     }
 }
 
