@@ -203,6 +203,8 @@ fn setting(source: &Source, p: &Section<'_>, g: &Section<'_>, r: &Section<'_>, a
         series.settings.extend(content.settings().map(|(k, v)| (format!("{section}.{k}"), v)));
         series.swept.extend(content.swept().map(|k| format!("{section}.{k}")));
     }
+    // A group gathers algorithms for a panel or a claim; it shows like a swept value.
+    series.swept.extend(a.get("group").map(|_| "algorithm.group".to_string()));
     Ok(Setting {
         series,
         run: RunSpec::read(r)?,
@@ -228,7 +230,7 @@ fn label(settings: &mut [Setting]) {
         for j in &twins {
             for key in settings[i].series.settings.keys().chain(settings[*j].series.settings.keys()) {
                 let differs = settings[i].series.settings.get(key) != settings[*j].series.settings.get(key);
-                if differs && key.starts_with("algorithm.") && key != "algorithm.label" {
+                if differs && key.starts_with("algorithm.") && key != "algorithm.label" && key != "algorithm.group" {
                     differing.insert(key.clone());
                 }
             }
@@ -256,6 +258,12 @@ impl Setting {
 
     /// Refuses what cannot run: a problem without what the algorithm needs, a graph that breaks the assumptions.
     pub fn check(&self, seed: u64, folder: &Path) -> Result<()> {
+        self.check_needs(seed, folder)?;
+        self.check_graph(seed, folder)
+    }
+
+    /// Refuses a problem without what the algorithm needs.
+    pub fn check_needs(&self, seed: u64, folder: &Path) -> Result<()> {
         let problem = self.problem(seed, folder)?;
         let bilevel = problem.bilevel();
         let missing = match self.algorithm.needs() {
@@ -266,6 +274,13 @@ impl Setting {
         if !missing.is_empty() {
             bail!("{}: {} needs {missing}, which this problem does not have", self.place, self.series.label);
         }
+        Ok(())
+    }
+
+    /// Refuses a graph that breaks the assumptions.
+    pub fn check_graph(&self, seed: u64, folder: &Path) -> Result<()> {
+        let problem = self.problem(seed, folder)?;
+        let bilevel = problem.bilevel();
         if !self.graph.allow_disconnected {
             let graphs = self.graphs(bilevel.agents(), seed, folder)?;
             let window = self.graph.window(graphs.graphs());

@@ -211,7 +211,7 @@ impl Reader for AlgorithmSection<'_, '_> {
     type Error = anyhow::Error;
 
     fn read<P: DeserializeOwned + Serialize>(self) -> Result<P> {
-        self.0.read(&["name", "label"])
+        self.0.read(&["name", "label", "group"])
     }
 
     fn unknown(self, known: String) -> anyhow::Error {
