@@ -291,3 +291,6 @@ impl Setting {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Experiment files: cases, groups, and that every built-in one runs.
+use super::*;
+use crate::{check, claims, report, runner};
+
+fn read(text: &str, overrides: &[&str]) -> Result<Experiment> {
+    let source = Source { name: "test.toml".into(), text: text.into() };
+    let overrides: Vec<String> = overrides.iter().map(|o| o.to_string()).collect();
+    parse(source.with(&overrides)?, "test", Path::new("."))
+}
+
+const CASES: &str = r#"
+[problem]
+kind = "policy-evaluation"
+
+[[algorithm]]
+name = "fab"
+group = "one"
+lambda = 60
+eta_x = 0.1
+eta_y = 0.1
+
+[[case]]
+graph.nu = 0.1
+problem.omega = [1, 2]
+
+[[case]]
+graph.nu = 0.5
+problem.omega = 3
+algorithm.lambda = 10
+"#;
+
+#[test]
+fn cases_change_settings_together() {
+    let e = read(CASES, &[]).unwrap();
+    let of = |e: &Experiment, key: &str| e.settings.iter().map(|s| s.series.settings[key].clone()).collect::<Vec<_>>();
+    assert_eq!(of(&e, "graph.nu"), ["0.1", "0.1", "0.5"]);
+    assert_eq!(of(&e, "problem.omega"), ["1", "2", "3"]);
+    assert_eq!(of(&e, "algorithm.lambda"), ["60", "60", "10"]);
+    assert!(e.settings.iter().all(|s| s.series.label.contains("group=one") && s.series.label.contains("ν=")));
+    // The command line is stronger than a case.
+    assert_eq!(of(&read(CASES, &["graph.nu=0.7"]).unwrap(), "graph.nu"), ["0.7"; 3]);
+    for (from, to, says) in [
+        ("graph.nu = 0.5", "graph = { nu = 0.5 }", "test.toml:18: graph: write the settings of a case as"),
+        ("graph.nu = 0.5", "grape.nu = 0.5", "test.toml:18: grape: write the settings of a case as"),
+        ("graph.nu = 0.5", "graph.mu = 0.5", "test.toml:18: unknown field `mu`"),
+        ("graph.nu = 0.5", "graph.nu = 5", "test.toml:18: nu is 5"),
+        ("[[case]]\ngraph.nu = 0.5", "[[case]]\nnu = 0.5", "test.toml:18: nu: write"),
+    ] {
+        let error = format!("{:#}", read(&CASES.replace(from, to), &[]).err().unwrap());
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+/// Each built-in experiment is read, checked, explained, run for a few iterations, judged and drawn.
+#[test]
+fn every_built_in_experiment_runs() {
+    let folder = std::env::temp_dir().join(format!("dibo-built-in-{}", std::process::id()));
+    for (name, _) in BUILT_IN {
+        let full = load(name, &[]).unwrap();
+        assert!(!full.title.is_empty() && full.about.len() > 100 && !full.figures.is_empty(), "{name}");
+        let mut e = load(name, &["run.iterations=3".into(), "run.every=1".into()]).unwrap();
+        e.seeds.truncate(1);
+        check::before(&mut e).unwrap();
+        if e.settings[0].problem(0, &e.folder).unwrap().bilevel().agents() <= 100 {
+            assert!(check::explain(&e).unwrap().contains("smallest weights"), "{name}");
+        }
+        let out = folder.join(name);
+        let options = runner::Options { out: out.clone(), overrides: vec!["run.iterations=3".into()], threads: 2, quiet: true };
+        let (manifest, curves) = runner::run(&e, &options).unwrap();
+        check::pictures(&e, &out).unwrap();
+        let judged = claims::judge(&manifest, &curves);
+        assert_eq!(judged.len(), e.claims.len());
+        assert!(judged.iter().all(|c| !c.statement.is_empty()), "{name} asks for a claim that nobody judges");
+        let page = report::write(&out, &manifest, &curves, &judged, &claims::extras(&manifest, &curves)).unwrap();
+        let text = std::fs::read_to_string(page).unwrap();
+        let undrawn = text.split("Not drawn").nth(1).map(|t| t.chars().take(120).collect::<String>());
+        // Three iterations are too few for a value at the end of a run that stops at a target.
+        assert!(undrawn.is_none(), "{name}: {undrawn:?}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
