@@ -220,7 +220,8 @@ fn label(settings: &mut [Setting]) {
     let labels: Vec<String> = settings
         .iter()
         .map(|s| {
-            let parts = s.series.swept.iter().map(|key| format!("{}={}", symbol(key), s.series.settings[key].replace(' ', "")));
+            let parts =
+                s.series.swept.iter().map(|key| format!("{}={}", symbol(key).replace(' ', "-"), s.series.settings[key].replace(' ', "")));
             std::iter::once(s.series.label.clone()).chain(parts).collect::<Vec<_>>().join(" ")
         })
         .collect();
@@ -237,7 +238,7 @@ fn label(settings: &mut [Setting]) {
         }
         let extra: Vec<String> = differing
             .iter()
-            .filter_map(|k| settings[i].series.settings.get(k).map(|v| format!("{}={}", symbol(k), v.replace(' ', ""))))
+            .filter_map(|k| settings[i].series.settings.get(k).map(|v| format!("{}={}", symbol(k).replace(' ', "-"), v.replace(' ', ""))))
             .collect();
         settings[i].series.label = std::iter::once(labels[i].clone()).chain(extra).collect::<Vec<_>>().join(" ");
         settings[i].series.swept.extend(differing);
