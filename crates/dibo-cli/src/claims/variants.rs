@@ -80,6 +80,9 @@ pub fn p19(run: &Run<'_>) -> Judged {
 pub fn p20(run: &Run<'_>) -> Judged {
     let (mut good, mut nearly, mut each) = (Vec::new(), Vec::new(), Vec::new());
     let groups = groups(run);
+    if groups.is_empty() {
+        return Err("nothing was run".into());
+    }
     for (name, group) in &groups {
         let centre = find(run, group, "centralized-fab")?;
         let bound = run.curve(centre, "iteration", ERROR);
@@ -100,7 +103,7 @@ pub fn p20(run: &Run<'_>) -> Judged {
         each.push(format!("{name} ({}): {against}", number(run.end(centre, ERROR))));
     }
     let verdict = match good.len() {
-        n if n > 0 && n == groups.len() => Holds,
+        n if n == groups.len() => Holds,
         0 if nearly.is_empty() => DoesNotHold,
         _ => HoldsOnlyUnder(good.iter().chain(&nearly).cloned().collect::<Vec<_>>().join("; ")),
     };

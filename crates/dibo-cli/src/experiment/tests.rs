@@ -40,11 +40,11 @@ fn cases_change_settings_together() {
     // The command line is stronger than a case.
     assert_eq!(of(&read(CASES, &["graph.nu=0.7"]).unwrap(), "graph.nu"), ["0.7"; 3]);
     for (from, to, says) in [
-        ("graph.nu = 0.5", "graph = { nu = 0.5 }", "test.toml:18: graph: write the settings of a case as"),
-        ("graph.nu = 0.5", "grape.nu = 0.5", "test.toml:18: grape: write the settings of a case as"),
-        ("graph.nu = 0.5", "graph.mu = 0.5", "test.toml:18: unknown field `mu`"),
-        ("graph.nu = 0.5", "graph.nu = 5", "test.toml:18: nu is 5"),
-        ("[[case]]\ngraph.nu = 0.5", "[[case]]\nnu = 0.5", "test.toml:18: nu: write"),
+        ("graph.nu = 0.5", "graph = { nu = 0.5 }", "test.toml:17: graph: write the settings of a case as"),
+        ("graph.nu = 0.5", "grape.nu = 0.5", "test.toml:17: grape: write the settings of a case as"),
+        ("graph.nu = 0.5", "graph.mu = 0.5", "test.toml:17: unknown field `mu`"),
+        ("graph.nu = 0.5", "graph.nu = 5", "test.toml:17: nu is 5"),
+        ("[[case]]\ngraph.nu = 0.5", "[[case]]\nnu = 0.5", "test.toml:17: nu: write"),
     ] {
         let error = format!("{:#}", read(&CASES.replace(from, to), &[]).err().unwrap());
         assert!(error.contains(says), "{error}");

@@ -165,15 +165,15 @@ fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>> {
     let algorithm = |index: usize| manifest.series[index].algorithm.as_str();
     // With the algorithms along the axis, a label must not begin with one.
     let by_algorithm = across.is_some_and(|key| chosen.iter().all(|&index| setting(index, key) == algorithm(index)));
-    // A setting that goes with what the panel and the axis show (a step that belongs to a length K) needs no place in the legend.
+    // A setting that goes with what the panel and the axis show (a step that belongs to a length K) needs no place in the legend,
+    // nor one that is the same everywhere.
     let place = |index: usize| {
         let seen = figure.panels.as_deref().into_iter().chain(across).map(|key| setting(index, key)).collect::<Vec<_>>();
         (seen, algorithm(index), setting(index, "algorithm.label"))
     };
     let follows = |key: &str, index: usize| {
         let mut twins = chosen.iter().filter(|other| place(**other) == place(index));
-        let several = chosen.iter().any(|other| setting(*other, key) != setting(index, key));
-        several && (figure.panels.is_some() || across.is_some()) && twins.all(|other| setting(*other, key) == setting(index, key))
+        twins.all(|other| setting(*other, key) == setting(index, key))
     };
     let label = |index: usize| {
         let series = &manifest.series[index];
