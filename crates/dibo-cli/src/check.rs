@@ -10,9 +10,20 @@ use std::path::Path;
 /// Refuses what cannot run and notes warnings in the settings.
 pub fn before(experiment: &mut Experiment) -> Result<()> {
     let folder = experiment.folder.clone();
-    for seed in &experiment.seeds.clone() {
-        for setting in &experiment.settings {
-            setting.check(*seed, &folder)?;
+    // Algorithms share problems and graphs; each pair is looked at once.
+    let mut seen = std::collections::BTreeSet::new();
+    for setting in &experiment.settings {
+        let shared = setting.series.settings.iter().filter(|(key, _)| !key.starts_with("algorithm.") || *key == "algorithm.name");
+        let shared: Vec<_> = shared.collect();
+        let graph: Vec<_> = shared.iter().copied().filter(|(key, _)| *key != "algorithm.name").collect();
+        let (new, new_graph) = (seen.insert(format!("{shared:?}")), seen.insert(format!("{graph:?}")));
+        for seed in &experiment.seeds {
+            if new {
+                setting.check_needs(*seed, &folder)?;
+            }
+            if new_graph {
+                setting.check_graph(*seed, &folder)?;
+            }
         }
     }
     let seed = experiment.seeds[0];

@@ -184,7 +184,7 @@ fn warnings(experiment: &Experiment) -> Vec<String> {
 
 fn finish(out: &Path, manifest: &Manifest, curves: &Curves) -> Result<()> {
     let judged = claims::judge(manifest, curves);
-    let page = report::write(out, manifest, curves, &judged, &[])?;
+    let page = report::write(out, manifest, curves, &judged, &claims::extras(manifest, curves))?;
     println!("\n{}", report::terminal_table(manifest));
     if !judged.is_empty() {
         println!("{}", claims::terminal(&judged));

@@ -103,6 +103,12 @@ pub struct RunRecord {
     pub state_bytes: u64,
     /// Last value of each metric, where it has one.
     pub last: BTreeMap<String, f64>,
+    /// Smallest value of each metric over all evaluations.
+    #[serde(default)]
+    pub smallest: BTreeMap<String, f64>,
+    /// Mean of each metric over all evaluations.
+    #[serde(default)]
+    pub mean: BTreeMap<String, f64>,
 }
 
 /// One plot, as the experiment file asks for it.
@@ -118,7 +124,8 @@ pub struct Figure {
     /// (then each point is one series' last value).
     #[serde(default = "iteration")]
     pub x: String,
-    /// Column on the vertical axis: a metric, or for `kind = "bar"` also `seconds`, `bytes`, `state_bytes`, `iterations`, `bytes_per_iteration`.
+    /// Column on the vertical axis: a metric, or for `kind = "bar"` also `seconds`, `bytes`, `state_bytes`, `iterations`,
+    /// `bytes_per_iteration`; with `min:` or `mean:` before a metric, its smallest value or its mean along the run.
     pub y: String,
     /// A second metric drawn dotted on the right axis.
     #[serde(default)]

@@ -6,6 +6,7 @@ use dibo::engine::{self, Checkpoint, Outcome, Record, Sample, Watch};
 use dibo::network::Simulator;
 use dibo::rows::Threads;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -218,9 +219,18 @@ fn gather(experiment: &Experiment, jobs: &[(usize, u64)], records: impl Iterator
             products: last.oracle.products,
             state_bytes: record.state_bytes,
             last: last.values.iter().filter(|v| v.1.is_finite()).cloned().collect(),
+            smallest: over_run(&record.samples, |values| values.iter().copied().fold(f64::INFINITY, f64::min)),
+            mean: over_run(&record.samples, |values| values.iter().sum::<f64>() / values.len() as f64),
         });
     }
     (runs, Curves { metrics, rows })
+}
+
+/// One number per metric from its values at all evaluations.
+fn over_run(samples: &[Sample], of: impl Fn(&[f64]) -> f64) -> BTreeMap<String, f64> {
+    let names = samples.last().into_iter().flat_map(|s| s.values.iter().map(|v| v.0.clone()));
+    let number = |name: &String| of(&samples.iter().filter_map(|s| s.get(name)).collect::<Vec<_>>());
+    names.map(|name| (name.clone(), number(&name))).filter(|(_, v)| v.is_finite()).collect()
 }
 
 fn machine(threads: usize) -> Machine {

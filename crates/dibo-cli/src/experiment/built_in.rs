@@ -1,4 +1,15 @@
 [
     ("quickstart", include_str!("../../../../experiments/quickstart.toml")),
     ("sensitivity", include_str!("../../../../experiments/sensitivity.toml")),
+    ("rlnoise", include_str!("../../../../experiments/rlnoise.toml")),
+    ("noise-sensitivity", include_str!("../../../../experiments/noise-sensitivity.toml")),
+    ("connectivity", include_str!("../../../../experiments/connectivity.toml")),
+    ("rlbo", include_str!("../../../../experiments/rlbo.toml")),
+    ("rlbo-steps", include_str!("../../../../experiments/rlbo-steps.toml")),
+    ("ring-size", include_str!("../../../../experiments/ring-size.toml")),
+    ("ring-weights", include_str!("../../../../experiments/ring-weights.toml")),
+    ("rl-n100", include_str!("../../../../experiments/rl-n100.toml")),
+    ("rl-n1000", include_str!("../../../../experiments/rl-n1000.toml")),
+    ("rate", include_str!("../../../../experiments/rate.toml")),
+    ("topology", include_str!("../../../../experiments/topology.toml")),
 ]

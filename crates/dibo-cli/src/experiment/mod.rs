@@ -1,4 +1,6 @@
 //! Experiments: a TOML file becomes a list of settings (series), each of which is run with every seed.
+#[cfg(test)]
+mod fuzz;
 pub mod spec;
 #[cfg(test)]
 mod tests;
@@ -90,7 +92,7 @@ pub fn load(file_or_name: &str, overrides: &[String]) -> Result<Experiment> {
 pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experiment> {
     let document = DeTable::parse(&source.text).map_err(|e| source.toml_error(&e))?;
     let (mut head, mut problem, mut graph, mut run) = (DeTable::new(), None, None, None);
-    let (mut algorithms, mut figures) = (Vec::new(), Vec::new());
+    let (mut algorithms, mut figures, mut cases) = (Vec::new(), Vec::new(), Vec::new());
     for (key, value) in document.into_inner() {
         let at = key.span().start;
         let wrong = |what: &str| source.error(at, format!("{} must be {what}", key.get_ref()));
@@ -105,7 +107,13 @@ pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experi
                     if key.get_ref() == "algorithm" { algorithms.push(section) } else { figures.push(section) }
                 }
             }
-            ("algorithm" | "figure", _) => return Err(wrong("written as [[…]] tables")),
+            ("case", DeValue::Array(list)) => {
+                for item in list.iter() {
+                    let Some(table) = item.get_ref().as_table() else { return Err(wrong("written as [[…]] tables")) };
+                    cases.push(case(&source, item.span().start, table)?);
+                }
+            }
+            ("algorithm" | "figure" | "case", _) => return Err(wrong("written as [[…]] tables")),
             ("problem" | "graph" | "run", _) => return Err(wrong("a table")),
             _ => drop(head.insert(key, value)),
         }
@@ -130,13 +138,19 @@ pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experi
         bail!("{}: no [[algorithm]] is given; known are {}", source.name, NAMES.iter().map(|n| n.0).collect::<Vec<_>>().join(", "));
     }
     let figures = figures.iter().map(|f| f.read::<Figure>(&[])).collect::<Result<_>>()?;
+    if cases.is_empty() {
+        cases.push([none()?, none()?, none()?, none()?]);
+    }
     let mut settings = Vec::new();
     for block in &algorithms {
-        for p in problem.unfold() {
-            for g in graph.unfold() {
-                for r in run.unfold() {
-                    for a in block.unfold() {
-                        settings.push(setting(&source, &p, &g, &r, &a)?);
+        for [in_problem, in_graph, in_run, in_algorithm] in &cases {
+            let block = block.overlaid(in_algorithm);
+            for p in problem.overlaid(in_problem).unfold() {
+                for g in graph.overlaid(in_graph).unfold() {
+                    for r in run.overlaid(in_run).unfold() {
+                        for a in block.unfold() {
+                            settings.push(setting(&source, &p, &g, &r, &a)?);
+                        }
                     }
                 }
             }
@@ -156,6 +170,27 @@ pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experi
     })
 }
 
+/// Sections of a file that a case can change.
+const SECTIONS: [&str; 4] = ["problem", "graph", "run", "algorithm"];
+
+/// A `[[case]]`: settings that belong together, such as `graph.nu = 0.5` with `problem.omega = 3`. Every algorithm runs in every case.
+fn case<'a>(source: &'a Source, at: usize, table: &DeTable<'_>) -> Result<[Section<'a>; 4]> {
+    let mut parts = [(); 4].map(|()| Section::new(source, at, &DeTable::new()));
+    for (key, value) in table.iter() {
+        let place = SECTIONS.iter().position(|name| *name == &**key.get_ref());
+        let inline = source.text.get(value.span().start..).is_some_and(|t| t.starts_with('{'));
+        match (place, value.get_ref()) {
+            (Some(place), DeValue::Table(t)) if !inline => parts[place] = Section::new(source, key.span().start, t),
+            _ => {
+                let form = "graph.nu = 0.5, one on each line; the sections are problem, graph, run and algorithm";
+                return Err(source.error(key.span().start, format!("{}: write the settings of a case as {form}", key.get_ref())));
+            }
+        }
+    }
+    let [p, g, r, a] = parts;
+    Ok([p?, g?, r?, a?])
+}
+
 fn setting(source: &Source, p: &Section<'_>, g: &Section<'_>, r: &Section<'_>, a: &Section<'_>) -> Result<Setting> {
     let name = a.get("name").ok_or_else(|| a.error("", "this [[algorithm]] has no name"))?;
     let algorithm = algorithm::find::<f64, _>(&name, AlgorithmSection(a))?;
@@ -172,6 +207,8 @@ fn setting(source: &Source, p: &Section<'_>, g: &Section<'_>, r: &Section<'_>, a
         series.settings.extend(content.settings().map(|(k, v)| (format!("{section}.{k}"), v)));
         series.swept.extend(content.swept().map(|k| format!("{section}.{k}")));
     }
+    // A group gathers algorithms for a panel or a claim; it shows like a swept value.
+    series.swept.extend(a.get("group").map(|_| "algorithm.group".to_string()));
     Ok(Setting {
         series,
         run: RunSpec::read(r)?,
@@ -187,7 +224,8 @@ fn label(settings: &mut [Setting]) {
     let labels: Vec<String> = settings
         .iter()
         .map(|s| {
-            let parts = s.series.swept.iter().map(|key| format!("{}={}", symbol(key), s.series.settings[key].replace(' ', "")));
+            let parts =
+                s.series.swept.iter().map(|key| format!("{}={}", symbol(key).replace(' ', "-"), s.series.settings[key].replace(' ', "")));
             std::iter::once(s.series.label.clone()).chain(parts).collect::<Vec<_>>().join(" ")
         })
         .collect();
@@ -197,14 +235,14 @@ fn label(settings: &mut [Setting]) {
         for j in &twins {
             for key in settings[i].series.settings.keys().chain(settings[*j].series.settings.keys()) {
                 let differs = settings[i].series.settings.get(key) != settings[*j].series.settings.get(key);
-                if differs && key.starts_with("algorithm.") && key != "algorithm.label" {
+                if differs && key.starts_with("algorithm.") && key != "algorithm.label" && key != "algorithm.group" {
                     differing.insert(key.clone());
                 }
             }
         }
         let extra: Vec<String> = differing
             .iter()
-            .filter_map(|k| settings[i].series.settings.get(k).map(|v| format!("{}={}", symbol(k), v.replace(' ', ""))))
+            .filter_map(|k| settings[i].series.settings.get(k).map(|v| format!("{}={}", symbol(k).replace(' ', "-"), v.replace(' ', ""))))
             .collect();
         settings[i].series.label = std::iter::once(labels[i].clone()).chain(extra).collect::<Vec<_>>().join(" ");
         settings[i].series.swept.extend(differing);
@@ -225,6 +263,12 @@ impl Setting {
 
     /// Refuses what cannot run: a problem without what the algorithm needs, a graph that breaks the assumptions.
     pub fn check(&self, seed: u64, folder: &Path) -> Result<()> {
+        self.check_needs(seed, folder)?;
+        self.check_graph(seed, folder)
+    }
+
+    /// Refuses a problem without what the algorithm needs.
+    pub fn check_needs(&self, seed: u64, folder: &Path) -> Result<()> {
         let problem = self.problem(seed, folder)?;
         let bilevel = problem.bilevel();
         let missing = match self.algorithm.needs() {
@@ -235,6 +279,13 @@ impl Setting {
         if !missing.is_empty() {
             bail!("{}: {} needs {missing}, which this problem does not have", self.place, self.series.label);
         }
+        Ok(())
+    }
+
+    /// Refuses a graph that breaks the assumptions.
+    pub fn check_graph(&self, seed: u64, folder: &Path) -> Result<()> {
+        let problem = self.problem(seed, folder)?;
+        let bilevel = problem.bilevel();
         if !self.graph.allow_disconnected {
             let graphs = self.graphs(bilevel.agents(), seed, folder)?;
             let window = self.graph.window(graphs.graphs());

@@ -1,135 +1,81 @@
-//! The readers of experiment files: sweeps, and a million damaged inputs without a panic (`DIBO_FUZZ=1000000 cargo test --release fuzz`).
-use super::text::Source;
+//! Experiment files: cases, groups, and that every built-in one runs.
 use super::*;
-use crate::results::{Curves, Manifest};
+use crate::{check, claims, report, runner};
 
-const FILE: &str = include_str!("../../../../experiments/sensitivity.toml");
-const TRACE: &str = include_str!("../../../dibo/tests/data/oracle-input.json");
-
-fn read(text: &str) -> Result<Experiment> {
-    parse(Source { name: "test.toml".into(), text: text.into() }, "test", Path::new("."))
+fn read(text: &str, overrides: &[&str]) -> Result<Experiment> {
+    let source = Source { name: "test.toml".into(), text: text.into() };
+    let overrides: Vec<String> = overrides.iter().map(|o| o.to_string()).collect();
+    parse(source.with(&overrides)?, "test", Path::new("."))
 }
+
+const CASES: &str = r#"
+[problem]
+kind = "policy-evaluation"
+
+[[algorithm]]
+name = "fab"
+group = "one"
+lambda = 60
+eta_x = 0.1
+eta_y = 0.1
+
+[[case]]
+graph.nu = 0.1
+problem.omega = [1, 2]
+
+[[case]]
+graph.nu = 0.5
+problem.omega = 3
+algorithm.lambda = 10
+"#;
 
 #[test]
-fn lists_are_sweeps_and_labels_tell_them_apart() {
-    let text = "[problem]\nkind = \"quadratic\"\nagents = [2, 3]\n[graph]\nphases = [1, 2, 3]\n[[algorithm]]\nname = \"fab\"\nlambda = 1\n\
-                eta_x = [0.1, { start = 0.2, decay = 0.01 }]\neta_y = 0.1\n[[algorithm]]\nname = \"fab\"\nlambda = 2\neta_x = 0.1\neta_y = 0.1\n";
-    let experiment = read(text).unwrap();
-    let labels: Vec<_> = experiment.settings.iter().map(|s| s.series.label.as_str()).collect();
-    assert_eq!(labels[0], "FAB agents=2 ηx=0.1");
-    assert_eq!(labels.len(), 6);
-    assert_eq!(labels.iter().collect::<BTreeSet<_>>().len(), 6, "{labels:?}");
-    assert_eq!(experiment.settings[1].algorithm.penalty_steps(100).unwrap().eta[0], 0.1);
-}
-
-#[test]
-fn overrides_reach_every_algorithm() {
-    let source = Source { name: "test.toml".into(), text: FILE.into() };
-    let set = ["algorithm.eta_x=0.5".to_string(), "run.iterations=7".into(), "seeds=3".into()];
-    let experiment = parse(source.with(&set).unwrap(), "test", Path::new(".")).unwrap();
-    assert!(experiment.settings.iter().all(|s| s.algorithm.penalty_steps(0).unwrap().eta[0] == 0.5 && s.run.iterations == 7));
-    assert_eq!(experiment.seeds.len(), 3);
-}
-
-/// A small generator for damage: no need for more than speed here.
-struct Damage(u64);
-
-impl Damage {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        ((self.0 >> 33) as usize) % n.max(1)
+fn cases_change_settings_together() {
+    let e = read(CASES, &[]).unwrap();
+    let of = |e: &Experiment, key: &str| e.settings.iter().map(|s| s.series.settings[key].clone()).collect::<Vec<_>>();
+    assert_eq!(of(&e, "graph.nu"), ["0.1", "0.1", "0.5"]);
+    assert_eq!(of(&e, "problem.omega"), ["1", "2", "3"]);
+    assert_eq!(of(&e, "algorithm.lambda"), ["60", "60", "10"]);
+    assert!(e.settings.iter().all(|s| s.series.label.contains("group=one") && s.series.label.contains("ν=")));
+    // The command line is stronger than a case.
+    assert_eq!(of(&read(CASES, &["graph.nu=0.7"]).unwrap(), "graph.nu"), ["0.7"; 3]);
+    for (from, to, says) in [
+        ("graph.nu = 0.5", "graph = { nu = 0.5 }", "test.toml:17: graph: write the settings of a case as"),
+        ("graph.nu = 0.5", "grape.nu = 0.5", "test.toml:17: grape: write the settings of a case as"),
+        ("graph.nu = 0.5", "graph.mu = 0.5", "test.toml:17: unknown field `mu`"),
+        ("graph.nu = 0.5", "graph.nu = 5", "test.toml:17: nu is 5"),
+        ("[[case]]\ngraph.nu = 0.5", "[[case]]\nnu = 0.5", "test.toml:17: nu: write"),
+    ] {
+        let error = format!("{:#}", read(&CASES.replace(from, to), &[]).err().unwrap());
+        assert!(error.contains(says), "{error}");
     }
+}
 
-    fn to(&mut self, text: &str) -> Vec<u8> {
-        const PIECES: &[&str] = &[
-            "[",
-            "]",
-            "{",
-            "}",
-            "=",
-            "\"",
-            "\n",
-            ",",
-            "-1",
-            "0",
-            "1e999",
-            "nan",
-            "999999999999999999999",
-            "[[algorithm]]",
-            "[1, 2]",
-            "[]",
-            "'",
-            "\\u0000",
-            ".",
-            "é",
-            "#",
-            "lambda = [1, [2]]\n",
-            "{ start = 1, power = 2 }",
-            "\u{feff}",
-            "true",
-            "null",
-            "\"A\":",
-            "\"\"\"",
-        ];
-        let mut bytes = text.as_bytes().to_vec();
-        for _ in 0..1 + self.below(4) {
-            let at = self.below(bytes.len() + 1);
-            match self.below(5) {
-                0 => bytes.truncate(at),
-                1 => drop(bytes.splice(at..at, PIECES[self.below(PIECES.len())].bytes())),
-                2 => {
-                    let end = (at + self.below(30)).min(bytes.len());
-                    let piece = PIECES[self.below(PIECES.len())].bytes();
-                    drop(bytes.splice(at..end, piece));
-                }
-                3 if at < bytes.len() => bytes[at] = self.below(256) as u8,
-                _ => {
-                    let end = (at + self.below(200)).min(bytes.len());
-                    let piece = bytes[at..end].to_vec();
-                    let to = self.below(bytes.len() + 1);
-                    drop(bytes.splice(to..to, piece));
-                }
-            }
+/// Each built-in experiment is read, checked, explained, run for a few iterations, judged and drawn.
+#[test]
+fn every_built_in_experiment_runs() {
+    let folder = std::env::temp_dir().join(format!("dibo-built-in-{}", std::process::id()));
+    for (name, _) in BUILT_IN {
+        let full = load(name, &[]).unwrap();
+        assert!(!full.title.is_empty() && full.about.len() > 100 && !full.figures.is_empty(), "{name}");
+        let mut e = load(name, &["run.iterations=3".into(), "run.every=1".into()]).unwrap();
+        e.seeds.truncate(1);
+        check::before(&mut e).unwrap();
+        if e.settings[0].problem(0, &e.folder).unwrap().bilevel().agents() <= 100 {
+            assert!(check::explain(&e).unwrap().contains("smallest weights"), "{name}");
         }
-        bytes
+        let out = folder.join(name);
+        let options = runner::Options { out: out.clone(), overrides: vec!["run.iterations=3".into()], threads: 2, quiet: true };
+        let (manifest, curves) = runner::run(&e, &options).unwrap();
+        check::pictures(&e, &out).unwrap();
+        let judged = claims::judge(&manifest, &curves);
+        assert_eq!(judged.len(), e.claims.len());
+        assert!(judged.iter().all(|c| !c.statement.is_empty()), "{name} asks for a claim that nobody judges");
+        let page = report::write(&out, &manifest, &curves, &judged, &claims::extras(&manifest, &curves)).unwrap();
+        let text = std::fs::read_to_string(page).unwrap();
+        let undrawn = text.split("Not drawn").nth(1).map(|t| t.chars().take(120).collect::<String>());
+        // Three iterations are too few for a value at the end of a run that stops at a target.
+        assert!(undrawn.is_none(), "{name}: {undrawn:?}");
     }
-}
-
-#[test]
-fn fuzz_readers() {
-    let count: usize = std::env::var("DIBO_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000);
-    let small: String = FILE.lines().take(45).map(|l| format!("{l}\n")).collect();
-    let trace = TRACE.replace("100\n ]", "5\n ]");
-    let folder = tempfile::tempdir().unwrap();
-    let mut damage = Damage(1);
-    let (mut good, mut bad) = (0, 0);
-    for i in 0..count {
-        let result = match i % 4 {
-            0 | 1 => read(&String::from_utf8_lossy(&damage.to(&small))).map(drop),
-            2 => dibo::trace::trace(&String::from_utf8_lossy(&damage.to(&trace))).map(drop).map_err(anyhow::Error::msg),
-            // Files on disk are slower: every hundredth is enough.
-            _ if i % 400 == 3 => {
-                let csv =
-                    "series,seed,iteration,seconds,bytes,gradients,products,relative_error\n0,0,0,0.0,0,0,0,1.0\n0,0,20,0.1,10,30,0,0.5\n";
-                let path = folder.path().join("curves.csv");
-                std::fs::write(&path, damage.to(csv)).unwrap();
-                std::fs::write(folder.path().join("manifest.json"), damage.to("{\"version\": \"0\", \"name\": \"n\", \"seeds\": [0]}"))
-                    .unwrap();
-                let manifest = Manifest::read(folder.path()).map(drop);
-                Curves::read_csv(&path).map(drop).and(manifest)
-            }
-            _ => {
-                let bytes = damage.to("dibo-ck1 some bytes that are not a checkpoint");
-                dibo::engine::Checkpoint::<f64>::from_bytes(&bytes).map(drop).map_err(anyhow::Error::msg)
-            }
-        };
-        match result {
-            Ok(()) => good += 1,
-            Err(e) => {
-                assert!(!format!("{e:#}").trim().is_empty());
-                bad += 1;
-            }
-        }
-    }
-    assert!(good > 0 && bad > 0, "{good} good, {bad} bad");
+    std::fs::remove_dir_all(folder).unwrap();
 }

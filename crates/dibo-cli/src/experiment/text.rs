@@ -61,6 +61,14 @@ impl Source {
                 return Err(anyhow!("--set {set}: '{key}' lies in something that is not a table"));
             }
             tables.into_iter().for_each(|t| drop(t.insert(last, toml_edit::value(value.clone()))));
+            // What the user sets now is stronger than what a case says.
+            if let (Some((section, key)), Some(cases)) =
+                (key.trim().split_once('.'), document.get_mut("case").and_then(|c| c.as_array_of_tables_mut()))
+            {
+                for case in cases.iter_mut() {
+                    case.get_mut(section).and_then(|t| t.as_table_like_mut()).map(|t| t.remove(key));
+                }
+            }
         }
         self.text = document.to_string();
         self.name = format!("{} (with --set)", self.name);
@@ -87,6 +95,8 @@ struct Entry {
     value: Range<usize>,
     /// Spans of the elements of a swept list; empty for a plain value.
     elements: Vec<Range<usize>>,
+    /// Whether a case gave it: then it differs between series like a swept value.
+    from_case: bool,
 }
 
 impl<'a> Section<'a> {
@@ -111,9 +121,17 @@ impl<'a> Section<'a> {
                     }
                 }
             }
-            entries.push(Entry { key: key.get_ref().to_string(), key_span, value: span, elements });
+            entries.push(Entry { key: key.get_ref().to_string(), key_span, value: span, elements, from_case: false });
         }
         Ok(Section { source, entries, header, picks: BTreeMap::new() })
+    }
+
+    /// This section with the values of a case instead of its own.
+    pub fn overlaid(&self, case: &Section<'a>) -> Section<'a> {
+        let mut section = self.clone();
+        section.entries.retain(|e| case.entries.iter().all(|c| c.key != e.key));
+        section.entries.extend(case.entries.iter().cloned().map(|e| Entry { from_case: true, ..e }));
+        section
     }
 
     /// Every combination of the swept lists.
@@ -132,7 +150,7 @@ impl<'a> Section<'a> {
 
     /// Keys that are swept.
     pub fn swept(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().filter(|e| e.elements.len() > 1).map(|e| e.key.as_str())
+        self.entries.iter().filter(|e| e.elements.len() > 1 || e.from_case).map(|e| e.key.as_str())
     }
 
     /// Every key with the text of its value.
@@ -193,7 +211,7 @@ impl Reader for AlgorithmSection<'_, '_> {
     type Error = anyhow::Error;
 
     fn read<P: DeserializeOwned + Serialize>(self) -> Result<P> {
-        self.0.read(&["name", "label"])
+        self.0.read(&["name", "label", "group"])
     }
 
     fn unknown(self, known: String) -> anyhow::Error {

@@ -33,7 +33,14 @@ pub fn ending(run: &RunRecord, name: &str) -> f64 {
         "state_bytes" => run.state_bytes as f64,
         "iterations" | "iteration" => run.iterations as f64,
         "bytes_per_iteration" => run.bytes as f64 / run.iterations.max(1) as f64,
-        metric => run.last.get(metric).copied().unwrap_or(f64::NAN),
+        metric => {
+            let (values, metric) = match metric.split_once(':') {
+                Some(("min", metric)) => (&run.smallest, metric),
+                Some(("mean", metric)) => (&run.mean, metric),
+                _ => (&run.last, metric),
+            };
+            values.get(metric).copied().unwrap_or(f64::NAN)
+        }
     }
 }
 

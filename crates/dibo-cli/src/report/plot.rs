@@ -165,6 +165,16 @@ fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>> {
     let algorithm = |index: usize| manifest.series[index].algorithm.as_str();
     // With the algorithms along the axis, a label must not begin with one.
     let by_algorithm = across.is_some_and(|key| chosen.iter().all(|&index| setting(index, key) == algorithm(index)));
+    // A setting that goes with what the panel and the axis show (a step that belongs to a length K) needs no place in the legend,
+    // nor one that is the same everywhere.
+    let place = |index: usize| {
+        let seen = figure.panels.as_deref().into_iter().chain(across).map(|key| setting(index, key)).collect::<Vec<_>>();
+        (seen, algorithm(index), setting(index, "algorithm.label"))
+    };
+    let follows = |key: &str, index: usize| {
+        let mut twins = chosen.iter().filter(|other| place(**other) == place(index));
+        twins.all(|other| setting(*other, key) == setting(index, key))
+    };
     let label = |index: usize| {
         let series = &manifest.series[index];
         let shown: Vec<&str> = figure.only.keys().map(String::as_str).chain(figure.panels.as_deref()).chain(across).collect();
@@ -173,7 +183,8 @@ fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>> {
             let rest: Vec<String> = rest.map(|key| format!("{}={}", words::symbol(key), setting(index, key))).collect();
             return if rest.is_empty() { "all".into() } else { rest.join(" ") };
         }
-        words::without(&series.label, &shown.iter().map(|key| (*key, setting(index, key))).collect::<Vec<_>>())
+        let hidden = shown.into_iter().chain(series.swept.iter().map(String::as_str).filter(|key| follows(key, index)));
+        words::without(&series.label, &hidden.map(|key| (key, setting(index, key))).collect::<Vec<_>>())
     };
     let labels: Vec<(usize, String)> = chosen.iter().map(|&index| (index, label(index))).collect();
     let looks =
@@ -185,7 +196,21 @@ fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>> {
         match panels.iter_mut().find(|(known, _)| *known == value) {
             Some((_, panel)) => panel.series.push(member),
             None => {
-                let title = figure.panels.as_ref().map(|key| format!("{} = {value}", words::symbol(key)));
+                let title = figure.panels.as_ref().map(|key| {
+                    let with = |other: &&String| {
+                        let same = |i: &&usize| setting(**i, key) == value;
+                        *other != key
+                            && !other.starts_with("algorithm.")
+                            && Some(other.as_str()) != across
+                            && chosen.iter().filter(same).all(|i| setting(*i, other) == setting(index, other))
+                            && chosen.iter().any(|i| setting(*i, other) != setting(index, other))
+                    };
+                    let part = |key: &String| format!("{} = {}", words::symbol(key), setting(index, key));
+                    std::iter::once(part(key))
+                        .chain(manifest.series[index].swept.iter().filter(with).map(part))
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                });
                 panels.push((value, Panel { title, series: vec![member] }));
             }
         }

@@ -44,6 +44,8 @@ fn results(value: impl Fn(usize, u64, usize) -> f64, iterations: &[usize], outco
                 products: 0,
                 state_bytes: 640,
                 last: BTreeMap::from([("error".to_string(), value(index, seed, last))]),
+                smallest: BTreeMap::new(),
+                mean: BTreeMap::new(),
             });
         }
     }

@@ -11,7 +11,11 @@ pub fn column(name: &str) -> String {
         "state_bytes" => "memory of the state".into(),
         "bytes_per_iteration" => "bytes sent per iteration".into(),
         "tau" | "lambda" => symbol(name),
-        other => other.replace('_', " "),
+        other => match other.split_once(':') {
+            Some(("min", metric)) => format!("smallest {}", column(metric)),
+            Some(("mean", metric)) => format!("mean {}", column(metric)),
+            _ => other.replace('_', " "),
+        },
     }
 }
 
@@ -42,9 +46,10 @@ pub fn symbol(key: &str) -> String {
 pub fn without(label: &str, settings: &[(&str, &str)]) -> String {
     let hidden = |part: &str| {
         let Some((name, value)) = part.trim_end_matches([',', ';']).split_once('=') else { return false };
-        settings
-            .iter()
-            .any(|(key, hidden)| value == *hidden && (name == symbol(key) || name == *key || key.rsplit('.').next() == Some(name)))
+        settings.iter().any(|(key, hidden)| {
+            value == hidden.replace(' ', "")
+                && (name == symbol(key).replace(' ', "-") || name == *key || key.rsplit('.').next() == Some(name))
+        })
     };
     let kept: Vec<&str> = label.split_whitespace().filter(|part| !hidden(part)).collect();
     let text = kept.join(" ");
@@ -135,6 +140,7 @@ mod tests {
         assert_eq!(symbol("graph.kind"), "graph");
         assert_eq!(without("FAB λ=60, ν=0.3", &[("graph.nu", "0.3")]), "FAB λ=60");
         assert_eq!(without("FAB τ=0.3 ν=0.3", &[("graph.nu", "0.3")]), "FAB τ=0.3");
+        assert_eq!(without("FAB noise-on=state weights=[1,2]", &[("problem.noise_on", "state"), ("graph.weights", "[1, 2]")]), "FAB");
         assert_eq!(without("ν=0.3", &[("graph.nu", "0.3")]), "ν=0.3");
         assert_eq!(quantity("bytes", 12_500_000.0), "12.5 MB");
         assert_eq!(quantity("seconds", 0.00213), "2.13 ms");

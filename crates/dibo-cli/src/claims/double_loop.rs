@@ -1,0 +1,312 @@
+//! P6 to P15: FAB against the double-loop baselines.
+use super::Judged;
+use super::data::{Cell, Run, list};
+use crate::report::average::Point;
+use crate::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
+use crate::report::words::{number, quantity};
+
+const ERROR: &str = "relative_error";
+
+/// FAB's series and the baselines' of each cell that has both.
+fn cells(run: &Run<'_>) -> Result<Vec<(Cell, usize, Vec<usize>)>, String> {
+    let split = |cell: Cell| {
+        let fab = *cell.series.iter().find(|i| run.algorithm(**i) == "fab")?;
+        let baselines: Vec<usize> = cell.series.iter().copied().filter(|i| run.algorithm(*i).starts_with("dl-")).collect();
+        (!baselines.is_empty()).then_some((cell, fab, baselines))
+    };
+    let cells: Vec<_> = run.cells().into_iter().filter_map(split).collect();
+    if cells.is_empty() { Err("FAB and a double-loop baseline were not run on the same problem".into()) } else { Ok(cells) }
+}
+
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
+}
+
+fn span((low, high): (f64, f64)) -> String {
+    if number(low) == number(high) { number(low) } else { format!("{} to {}", number(low), number(high)) }
+}
+
+fn lowest(curve: &[Point]) -> Option<Point> {
+    curve.iter().copied().min_by(|a, b| a.y.total_cmp(&b.y))
+}
+
+/// Holds, holds only in the cells named, or does not hold.
+fn in_cells(good: &[String], all: usize) -> crate::report::claims::Verdict {
+    match good.len() {
+        n if n == all => Holds,
+        0 => DoesNotHold,
+        _ => HoldsOnlyUnder(good.join("; ")),
+    }
+}
+
+pub fn p6(run: &Run<'_>) -> Judged {
+    let cells = cells(run)?;
+    let mut good = Vec::new();
+    for (cell, fab, baselines) in &cells {
+        let lower = |metric: &str| baselines.iter().all(|b| run.end(*fab, metric) < run.end(*b, metric));
+        if lower(ERROR) && lower("objective") {
+            good.push(cell.name.clone());
+        }
+    }
+    let fab = range(cells.iter().map(|c| run.end(c.1, ERROR)));
+    let others = range(cells.iter().flat_map(|c| &c.2).map(|b| run.end(*b, ERROR)));
+    let best = cells.iter().flat_map(|c| &c.2).filter_map(|b| lowest(&run.curve(*b, "iteration", ERROR))).map(|p| p.y);
+    let best = best.fold(f64::INFINITY, f64::min);
+    let reading = format!(
+        "mean relative error over the last tenth of the run (the loss F agrees); the lowest error that any baseline passes on its way is {}",
+        number(best)
+    );
+    Ok((in_cells(&good, cells.len()), format!("FAB {}, baselines {} over {} settings", span(fab), span(others), cells.len()), reading))
+}
+
+pub fn p7(run: &Run<'_>) -> Judged {
+    let cells = cells(run)?;
+    let (mut good, mut crossings, mut by_time) = (Vec::new(), Vec::new(), 0);
+    let mut pairs = 0;
+    for (cell, fab, baselines) in &cells {
+        let (ours, ours_in_time) = (run.curve(*fab, "iteration", ERROR), run.curve(*fab, "seconds", ERROR));
+        let mut all = true;
+        for b in baselines {
+            pairs += 1;
+            let theirs = run.curve(*b, "iteration", ERROR);
+            let gaps: Vec<(f64, bool)> = ours.iter().zip(&theirs).filter(|(o, t)| o.x == t.x).map(|(o, t)| (o.x, o.y < t.y)).collect();
+            let behind = gaps.iter().rev().find(|(x, ahead)| !ahead && *x > 0.0).map(|g| g.0);
+            all &= behind.is_some() && gaps.last().is_some_and(|g| g.1);
+            crossings.extend(behind.filter(|_| gaps.last().is_some_and(|g| g.1)));
+            // Is FAB ahead at every moment of the clock?
+            let at = |t: f64| ours_in_time.iter().take_while(|p| p.x <= t).last().map_or(f64::INFINITY, |p| p.y);
+            let ahead = run.curve(*b, "seconds", ERROR).iter().skip(1).all(|p| at(p.x) <= p.y);
+            by_time += usize::from(ahead);
+        }
+        if all {
+            good.push(cell.name.clone());
+        }
+    }
+    let number = if crossings.is_empty() {
+        "no crossing".into()
+    } else {
+        format!("FAB goes ahead for good at iterations {}", span(range(crossings.into_iter())))
+    };
+    let reading = format!(
+        "relative error against iterations, where an iteration of a baseline has 20 inner ones; by the clock FAB is ahead at every moment against {by_time} of {pairs} baselines"
+    );
+    Ok((in_cells(&good, cells.len()), number, reading))
+}
+
+pub fn p8(run: &Run<'_>) -> Judged {
+    let series = run.of("dl-push-sgd");
+    if series.is_empty() {
+        return Err("DL-Push-SGD was not run".into());
+    }
+    let (mut drops, mut rests, mut rises, mut each) = (true, true, false, Vec::new());
+    for i in &series {
+        let curve = run.curve(*i, "iteration", ERROR);
+        let (Some(first), Some(last), Some(low)) = (curve.first(), curve.last(), lowest(&curve)) else { return Err("no curve".into()) };
+        let middle = curve.iter().find(|p| p.x >= 0.75 * last.x).map_or(f64::NAN, |p| p.y);
+        drops &= low.y < 0.7 * first.y && low.x < 0.2 * last.x;
+        rests &= (last.y - middle).abs() < 0.1 * middle;
+        rises |= last.y > 1.2 * low.y;
+        each.push((low, last.y));
+    }
+    let (low, at, end) = (range(each.iter().map(|e| e.0.y)), range(each.iter().map(|e| e.0.x)), range(each.iter().map(|e| e.1)));
+    let number = format!("error falls to {} at iteration {}, ends at {}", span(low), span(at), span(end));
+    let verdict = match (drops && rests, rises) {
+        (true, false) => Holds,
+        (true, true) => HoldsOnlyUnder(format!("“stagnates” read as “comes to rest”: after its drop it rises and rests at {}", span(end))),
+        _ => DoesNotHold,
+    };
+    let reading = "drop: below 70 % of the start within the first fifth; rest: less than 10 % change over the last quarter. T short inner steps leave most of the hypergradient's second part out, so the method rests elsewhere";
+    Ok((verdict, number, reading.into()))
+}
+
+pub fn p9(run: &Run<'_>) -> Judged {
+    let cells = cells(run)?;
+    let kinds: Vec<String> = cells.iter().fold(Vec::new(), |mut kinds, c| {
+        let kind = run.text(c.1, "problem.noise_on").to_string();
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+        kinds
+    });
+    let (mut good, mut each) = (Vec::new(), Vec::new());
+    for kind in &kinds {
+        let mut of_kind: Vec<_> = cells.iter().filter(|c| run.text(c.1, "problem.noise_on") == *kind).collect();
+        of_kind.sort_by(|a, b| run.number(a.1, "problem.omega").unwrap_or(0.0).total_cmp(&run.number(b.1, "problem.omega").unwrap_or(0.0)));
+        let (Some(quiet), Some(loud)) = (of_kind.first(), of_kind.last()) else { continue };
+        if run.number(quiet.1, "problem.omega") == run.number(loud.1, "problem.omega") {
+            return Err("only one noise level was run".into());
+        }
+        let growth = |a: usize, b: usize| run.end(b, ERROR) / run.end(a, ERROR);
+        let fab = growth(quiet.1, loud.1);
+        let others = quiet.2.iter().zip(&loud.2).map(|(a, b)| growth(*a, *b)).fold(0.0, f64::max);
+        let kind = if kind.is_empty() { "transition" } else { kind };
+        each.push(format!("noise on {kind}: FAB ×{fab:.2} (to {}), baselines at most ×{others:.2}", number(run.end(loud.1, ERROR))));
+        if fab > others {
+            good.push(format!("noise on {kind}"));
+        }
+    }
+    let reading = "end error with the largest ω divided by that with the smallest";
+    Ok((in_cells(&good, kinds.len()), list(each), reading.into()))
+}
+
+/// Series of one algorithm by growing ν.
+fn by_nu(run: &Run<'_>, algorithm: &str) -> Vec<(f64, usize)> {
+    let mut found: Vec<(f64, usize)> = run.of(algorithm).into_iter().filter_map(|i| Some((run.number(i, "graph.nu")?, i))).collect();
+    found.sort_by(|a, b| a.0.total_cmp(&b.0));
+    found
+}
+
+pub fn p10(run: &Run<'_>) -> Judged {
+    let found = by_nu(run, "fab");
+    if found.len() < 2 || found[0].0 == found[found.len() - 1].0 {
+        return Err("only one ν was run".into());
+    }
+    let level = 0.1;
+    let times: Vec<Option<f64>> = found.iter().map(|(_, i)| run.first_below(*i, "iteration", ERROR, level)).collect();
+    let times: Vec<f64> = times.into_iter().collect::<Option<_>>().ok_or("FAB did not come within 10 % everywhere")?;
+    let gain = times[0] / times[times.len() - 1];
+    let falls = times.windows(2).all(|w| w[1] <= w[0]) && gain > 1.02;
+    let agree: Vec<f64> = found.iter().map(|(_, i)| run.end(*i, "consensus_x")).collect();
+    let each = found.iter().zip(&times).map(|((nu, _), t)| format!("{t:.0} at ν={nu}"));
+    let reading = format!(
+        "FAB's iterations to a relative error of 10 %; a gain below 2 % counts as none. Mixing is not what limits it here: what ν does change is the disagreement about x, {} times smaller at the largest ν",
+        number(agree[0] / agree[agree.len() - 1])
+    );
+    Ok((if falls { Holds } else { DoesNotHold }, list(each), reading))
+}
+
+pub fn p11(run: &Run<'_>) -> Judged {
+    let mut algorithms: Vec<&str> = Vec::new();
+    for i in run.series(|_| true) {
+        if !algorithms.contains(&run.algorithm(i)) {
+            algorithms.push(run.algorithm(i));
+        }
+    }
+    if algorithms.is_empty() {
+        return Err("nothing was run".into());
+    }
+    let cost = |i: usize| run.mean(i, |r| r.bytes as f64 / r.iterations.max(1) as f64);
+    let (mut holds, mut each) = (true, Vec::new());
+    for algorithm in algorithms {
+        let found = by_nu(run, algorithm);
+        if found.len() < 2 || found[0].0 == found[found.len() - 1].0 {
+            return Err("only one ν was run".into());
+        }
+        holds &= found.windows(2).all(|w| cost(w[1].1) > cost(w[0].1));
+        let (low, high) = (found[0], found[found.len() - 1]);
+        let bytes = |i: usize| quantity("bytes_per_iteration", cost(i));
+        each.push(format!("{} {} at ν={}, {} at ν={}", run.name(low.1), bytes(low.1), low.0, bytes(high.1), high.0));
+    }
+    Ok((if holds { Holds } else { DoesNotHold }, list(each), "bytes that all agents send in one (outer) iteration".into()))
+}
+
+/// Largest relative gap of two mean curves.
+fn gap(run: &Run<'_>, a: usize, b: usize) -> f64 {
+    let (a, b) = (run.curve(a, "iteration", ERROR), run.curve(b, "iteration", ERROR));
+    a.iter().zip(&b).map(|(a, b)| (a.y - b.y).abs() / a.y).fold(0.0, f64::max)
+}
+
+pub fn p12(run: &Run<'_>) -> Judged {
+    let (mut plain, mut tracked): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
+    for cell in run.cells() {
+        let Some(sgd) = cell.series.iter().find(|i| run.algorithm(**i) == "dl-push-sgd") else { continue };
+        for saga in cell.series.iter().filter(|i| run.algorithm(**i) == "dl-push-saga") {
+            let gaps = if run.text(*saga, "algorithm.tracking") == "false" { &mut plain } else { &mut tracked };
+            gaps.push(gap(run, *sgd, *saga));
+        }
+    }
+    if plain.is_empty() && tracked.is_empty() {
+        return Err("DL-Push-SGD and DL-Push-SAGA were not both run".into());
+    }
+    let largest = |gaps: &[f64]| gaps.iter().copied().fold(0.0, f64::max);
+    let close = |gaps: &[f64]| !gaps.is_empty() && largest(gaps) < 0.05;
+    let say = |gaps: &[f64], name: &str| (!gaps.is_empty()).then(|| format!("largest gap {:.2} % {name}", 100.0 * largest(gaps)));
+    let number = list([say(&plain, "without tracking"), say(&tracked, "with tracking")].into_iter().flatten());
+    let verdict = match (close(&plain), close(&tracked), tracked.is_empty()) {
+        (true, true, _) | (true, _, true) => Holds,
+        (true, false, _) => HoldsOnlyUnder("Push-SAGA without its gradient tracking".into()),
+        (false, true, _) => HoldsOnlyUnder("Push-SAGA with its gradient tracking".into()),
+        _ => DoesNotHold,
+    };
+    let reading = "gap of the two mean error curves, relative, at its largest; below 5 % counts as coinciding. On full batches SAGA's estimate is the gradient itself, so all that is left is its gradient tracking";
+    Ok((verdict, number, reading.into()))
+}
+
+/// The cell with the most agents.
+fn largest_cell(run: &Run<'_>) -> Result<(Cell, usize, Vec<usize>), String> {
+    let most = |c: &(Cell, usize, Vec<usize>)| run.number(c.1, "problem.agents").unwrap_or(0.0);
+    cells(run)?.into_iter().max_by(|a, b| most(a).total_cmp(&most(b))).ok_or_else(|| "nothing was run".into())
+}
+
+pub fn p13(run: &Run<'_>) -> Judged {
+    let (_, fab, baselines) = largest_cell(run)?;
+    let end = run.end(fab, ERROR);
+    let clock = run.curve(fab, "seconds", ERROR).last().map_or(0.0, |p| p.x);
+    let at = |b: usize| run.curve(b, "seconds", ERROR).iter().take_while(|p| p.x <= clock).last().map_or(f64::NAN, |p| p.y);
+    let by_end = baselines.iter().map(|b| run.end(*b, ERROR)).fold(f64::INFINITY, f64::min);
+    let by_clock = baselines.iter().map(|b| at(*b)).fold(f64::INFINITY, f64::min);
+    let lowest = baselines.iter().filter_map(|b| lowest(&run.curve(*b, "iteration", ERROR))).map(|p| p.y).fold(f64::INFINITY, f64::min);
+    let number = format!(
+        "FAB ends at {} in {}; best baseline {} after as many iterations, {} after as many seconds",
+        number(end),
+        quantity("seconds", clock),
+        number(by_end),
+        number(by_clock)
+    );
+    let reading = format!("relative error; the lowest that any baseline passes on its way is {}", crate::report::words::number(lowest));
+    let verdict = match (end < by_end, end < by_clock) {
+        (true, true) => Holds,
+        (true, false) => HoldsOnlyUnder("iterations, not time".into()),
+        (false, true) => HoldsOnlyUnder("time, not iterations".into()),
+        _ => DoesNotHold,
+    };
+    Ok((verdict, number, reading))
+}
+
+pub fn p14(run: &Run<'_>) -> Judged {
+    let (_, fab, baselines) = largest_cell(run)?;
+    let level = 0.8;
+    let time = |b: usize| run.first_below(b, "seconds", ERROR, level).unwrap_or(f64::INFINITY);
+    let ours = *baselines.iter().find(|b| run.algorithm(**b) == "dl-push-pull").ok_or("DL-Push-Pull was not run")?;
+    if baselines.iter().all(|b| time(*b).is_infinite()) {
+        return Err(format!("no baseline came below {level}"));
+    }
+    let best = baselines.iter().all(|b| *b == ours || time(ours) < time(*b));
+    let each = baselines.iter().map(|b| match time(*b) {
+        t if t.is_finite() => format!("{} {}", run.name(*b), quantity("seconds", t)),
+        _ => format!("{} never", run.name(*b)),
+    });
+    let reading = format!(
+        "seconds to a relative error of {level} with n = {}; the printed steps of the baselines differ by up to fifty times, and this decides",
+        run.text(fab, "problem.agents")
+    );
+    Ok((if best { Holds } else { DoesNotHold }, list(each), reading))
+}
+
+pub fn p15(run: &Run<'_>) -> Judged {
+    let cells = cells(run)?;
+    let keys = [("problem.agents", "problem.omega", "n"), ("problem.omega", "problem.agents", "ω")];
+    // For each of n and ω, and for FAB and the baselines: is every comparison worse? And in words.
+    let (mut findings, mut notes) = (Vec::new(), Vec::new());
+    for (key, other, sign) in keys {
+        let less = |a: usize, b: usize| run.number(a, key) < run.number(b, key) && run.text(a, other) == run.text(b, other);
+        let pairs: Vec<_> = cells.iter().flat_map(|a| cells.iter().map(move |b| (a, b))).filter(|(a, b)| less(a.1, b.1)).collect();
+        let mut compare = |who: &str, list: Vec<(usize, usize)>| {
+            let (from, to) = (range(list.iter().map(|p| run.end(p.0, ERROR))), range(list.iter().map(|p| run.end(p.1, ERROR))));
+            let growth = range(list.iter().map(|p| run.end(p.1, ERROR) / run.end(p.0, ERROR)));
+            let (i, j) = list[0];
+            notes.push(format!("{who} {} → {} as {sign} goes from {} to {}", span(from), span(to), run.text(i, key), run.text(j, key)));
+            findings.push((format!("{sign} for {who}"), growth.0 > 1.01));
+        };
+        if !pairs.is_empty() {
+            compare("FAB", pairs.iter().map(|(a, b)| (a.1, b.1)).collect());
+            compare("the baselines", pairs.iter().flat_map(|(a, b)| a.2.iter().copied().zip(b.2.iter().copied())).collect());
+        }
+    }
+    if findings.is_empty() {
+        return Err("only one size and noise level was run".into());
+    }
+    let good: Vec<String> = findings.iter().filter(|f| f.1).map(|f| f.0.clone()).collect();
+    let reading = "end error at equal steps; an increase below 1 % counts as none. With more agents the noise of the mean gradient is smaller, not larger; the baselines rest so far off that the noise does not show. The paper compares runs with different steps";
+    Ok((in_cells(&good, findings.len()), list(notes), reading.into()))
+}

@@ -1,0 +1,301 @@
+//! Judges on small made-up results: both verdicts of each, and what they say when series are missing.
+use super::*;
+use crate::results::{CurveRow, Machine, RunRecord, Series};
+use std::collections::BTreeMap;
+
+/// A made-up series: settings, outcome, iterations and the curve of one metric.
+struct Fake {
+    algorithm: &'static str,
+    settings: Vec<(&'static str, String)>,
+    outcome: &'static str,
+    iterations: usize,
+    metric: &'static str,
+    curve: Vec<(usize, f64)>,
+    state: u64,
+}
+
+fn fake(algorithm: &'static str, settings: &[(&'static str, &str)]) -> Fake {
+    let settings = settings.iter().map(|(k, v)| (*k, v.to_string())).collect();
+    Fake { algorithm, settings, outcome: "finished", iterations: 100, metric: "relative_error", curve: vec![], state: 100 }
+}
+
+impl Fake {
+    fn ended(mut self, outcome: &'static str, iterations: usize) -> Self {
+        (self.outcome, self.iterations) = (outcome, iterations);
+        self
+    }
+
+    /// Values at evenly spaced iterations up to the last.
+    fn curve(mut self, values: &[f64]) -> Self {
+        let step = self.iterations / (values.len() - 1).max(1);
+        self.curve = values.iter().enumerate().map(|(i, v)| (i * step, *v)).collect();
+        self
+    }
+
+    fn metric(mut self, metric: &'static str) -> Self {
+        self.metric = metric;
+        self
+    }
+}
+
+fn verdict(id: &str, fakes: Vec<Fake>) -> Verdict {
+    claim(id, fakes).verdict
+}
+
+fn claim(id: &str, fakes: Vec<Fake>) -> Claim {
+    let mut metrics: Vec<String> = fakes.iter().map(|f| f.metric.to_string()).collect();
+    metrics.push("objective".into());
+    metrics.sort();
+    metrics.dedup();
+    let (mut series, mut runs, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, f) in fakes.into_iter().enumerate() {
+        let settings: BTreeMap<String, String> = f.settings.iter().map(|(k, v)| (k.to_string(), v.clone())).collect();
+        let swept = settings.keys().cloned().collect();
+        series.push(Series { label: f.algorithm.into(), algorithm: f.algorithm.into(), settings, swept, warnings: vec![] });
+        let named = |of: f64| BTreeMap::from([(f.metric.to_string(), of)]);
+        let values: Vec<f64> = f.curve.iter().map(|c| c.1).collect();
+        runs.push(RunRecord {
+            series: index,
+            seed: 0,
+            outcome: f.outcome.into(),
+            iterations: f.iterations,
+            seconds: f.iterations as f64 * if f.algorithm == "fab" { 0.01 } else { 0.1 },
+            bytes: 100 * f.iterations as u64,
+            gradients: 1,
+            products: 0,
+            state_bytes: f.state,
+            last: named(values.last().copied().unwrap_or(0.0)),
+            smallest: named(values.iter().copied().fold(f64::INFINITY, f64::min)),
+            mean: named(values.iter().sum::<f64>() / values.len().max(1) as f64),
+        });
+        for (iteration, value) in f.curve {
+            let values = metrics.iter().map(|m| if *m == f.metric || m == "objective" { value } else { f64::NAN }).collect();
+            let seconds = iteration as f64 * if f.algorithm == "fab" { 0.01 } else { 0.1 };
+            rows.push(CurveRow { series: index, seed: 0, iteration, seconds, bytes: 0, gradients: 0, products: 0, values });
+        }
+    }
+    let manifest = Manifest {
+        version: "0".into(),
+        name: "made-up".into(),
+        title: String::new(),
+        about: String::new(),
+        file: String::new(),
+        overrides: vec![],
+        seeds: vec![0],
+        machine: Machine { system: String::new(), cpu: String::new(), threads: 1, memory: 0 },
+        started: 0,
+        seconds: 0.0,
+        peak_memory: None,
+        metrics: metrics.clone(),
+        series,
+        runs,
+        figures: vec![],
+        claims: vec![id.into()],
+    };
+    judge(&manifest, &Curves { metrics, rows }).remove(0)
+}
+
+/// A row of the sensitivity table.
+fn row(steps: [&str; 4], outcome: &'static str, iterations: usize) -> Fake {
+    let [lambda, x, y, z] = steps;
+    let keys = [("algorithm.lambda", lambda), ("algorithm.eta_x", x), ("algorithm.eta_y", y), ("algorithm.eta_z", z)];
+    let plan = [("run.iterations", "20000"), ("run.target", "0.01")];
+    fake("fab", &[&keys[..], &plan[..]].concat()).ended(outcome, iterations)
+}
+
+fn base() -> Fake {
+    row(["60", "0.1", "0.1", "0.1"], "reached", 3000)
+}
+
+#[test]
+fn every_judge_says_when_it_cannot_tell() {
+    for (id, statement, _) in CLAIMS {
+        let claim = claim(id, vec![]);
+        assert_eq!(claim.verdict, Verdict::NotMeasured, "{id}");
+        assert!(!claim.reading.is_empty() && !statement.is_empty());
+    }
+    assert_eq!(verdict("X9", vec![]), Verdict::NotMeasured);
+}
+
+#[test]
+fn penalty_and_steps() {
+    let penalty =
+        |t: usize| vec![base(), row(["80", "0.1", "0.1", "0.1"], "reached", 4000), row(["120", "0.1", "0.1", "0.1"], "reached", t)];
+    assert_eq!(verdict("P1", penalty(6100)), Verdict::Holds);
+    assert_eq!(verdict("P1", penalty(12000)), Verdict::DoesNotHold);
+    let small = |outcome| vec![base(), row(["4", "0.1", "0.1", "0.1"], outcome, 500)];
+    assert_eq!(verdict("P2", small("diverged")), Verdict::Holds);
+    assert_eq!(verdict("P2", small("reached")), Verdict::DoesNotHold);
+    let apart = |t| vec![base(), row(["60", "0.1", "0.08", "0.1"], "reached", t), row(["60", "0.1", "0.12", "0.1"], "diverged", 60)];
+    assert_eq!(verdict("P3", apart(9000)), Verdict::Holds);
+    assert_eq!(verdict("P3", apart(3100)), Verdict::DoesNotHold);
+    let both = |t| vec![base(), row(["60", "0.1", "0.06", "0.06"], "reached", t), row(["60", "0.1", "0.14", "0.14"], "reached", 3000)];
+    assert_eq!(verdict("P4", both(3300)), Verdict::Holds);
+    assert_eq!(verdict("P4", both(9000)), Verdict::DoesNotHold);
+    let upper = |t| vec![base(), row(["60", "0.06", "0.1", "0.1"], "reached", 5000), row(["60", "0.14", "0.1", "0.1"], "reached", t)];
+    assert_eq!(verdict("P5", upper(2100)), Verdict::Holds);
+    assert_eq!(verdict("P5", upper(4000)), Verdict::DoesNotHold);
+    assert_eq!(verdict("TABLE", upper(2100)), Verdict::NotMeasured);
+}
+
+/// FAB and DL-Push-SGD on one problem.
+fn pair(settings: &[(&'static str, &str)], fab: &[f64], sgd: &[f64]) -> Vec<Fake> {
+    vec![fake("fab", settings).curve(fab), fake("dl-push-sgd", settings).curve(sgd)]
+}
+
+#[test]
+fn against_double_loops() {
+    let (slow, drop, worse) = ([1.0, 0.9, 0.5, 0.1, 0.01, 0.01], [1.0, 0.4, 0.4, 0.4, 0.4, 0.4], [1.0, 0.4, 1.0, 2.0, 2.0, 2.0]);
+    assert_eq!(verdict("P6", pair(&[], &slow, &drop)), Verdict::Holds);
+    assert_eq!(verdict("P6", pair(&[], &drop, &slow)), Verdict::DoesNotHold);
+    assert_eq!(verdict("P7", pair(&[], &slow, &drop)), Verdict::Holds);
+    assert_eq!(verdict("P7", pair(&[], &[1.0, 0.1, 0.1], &[1.0, 0.9, 0.9])), Verdict::DoesNotHold, "it is never behind");
+    let drop: Vec<f64> = std::iter::once(1.0).chain([0.4; 9]).collect();
+    assert_eq!(verdict("P8", pair(&[], &slow, &drop)), Verdict::Holds);
+    assert_eq!(verdict("P8", pair(&[], &slow, &slow)), Verdict::DoesNotHold);
+    let worse: Vec<f64> = worse.iter().copied().chain([2.0; 5]).collect();
+    assert!(matches!(verdict("P8", pair(&[], &slow, &worse)), Verdict::HoldsOnlyUnder(_)));
+    let noise = |fab: f64, sgd: f64| {
+        let mut all = pair(&[("problem.omega", "1")], &[1.0, 0.1, 0.1], &[1.0, 0.5, 0.5]);
+        all.extend(pair(&[("problem.omega", "3")], &[1.0, fab, fab], &[1.0, sgd, sgd]));
+        all
+    };
+    assert_eq!(verdict("P9", noise(0.3, 0.6)), Verdict::Holds);
+    assert_eq!(verdict("P9", noise(0.1, 0.6)), Verdict::DoesNotHold);
+    let saga = |gap: f64, tracking: &str| {
+        vec![
+            fake("dl-push-sgd", &[]).curve(&drop),
+            fake("dl-push-saga", &[("algorithm.tracking", tracking)]).curve(&drop.iter().map(|d| d * (1.0 + gap)).collect::<Vec<_>>()),
+        ]
+    };
+    assert_eq!(verdict("P12", saga(0.01, "false")), Verdict::Holds);
+    let split: Vec<Fake> = saga(0.01, "false").into_iter().chain(saga(0.3, "true").into_iter().skip(1)).collect();
+    assert!(matches!(verdict("P12", split), Verdict::HoldsOnlyUnder(_)));
+    assert_eq!(verdict("P12", saga(0.3, "false")), Verdict::DoesNotHold);
+}
+
+#[test]
+fn connectivity() {
+    let nu = |t: f64| {
+        let dense = fake("fab", &[("graph.nu", "0.5")]).curve(&[1.0, t, 0.05, 0.05, 0.05]);
+        vec![fake("fab", &[("graph.nu", "0.1")]).curve(&[1.0, 0.5, 0.05, 0.05, 0.05]), dense]
+    };
+    assert_eq!(verdict("P10", nu(0.05)), Verdict::Holds);
+    assert_eq!(verdict("P10", nu(0.5)), Verdict::DoesNotHold);
+    assert_eq!(verdict("P11", nu(0.5)), Verdict::DoesNotHold, "as many bytes");
+}
+
+#[test]
+fn many_agents() {
+    let n = |agents: &'static str, end: f64| {
+        pair(&[("problem.agents", agents), ("problem.omega", "2")], &[1.0, end, end], &[1.0, 0.9, 2.0 * end])
+    };
+    assert_eq!(verdict("P13", n("100", 0.1)), Verdict::Holds);
+    assert_eq!(verdict("P13", pair(&[], &[1.0, 0.9, 0.9], &[1.0, 0.1, 0.1])), Verdict::HoldsOnlyUnder("time, not iterations".into()));
+    let mut both = n("10", 0.1);
+    both.extend(n("100", 0.2));
+    assert_eq!(verdict("P15", both), Verdict::Holds);
+    let mut both = n("10", 0.2);
+    both.extend(n("100", 0.1));
+    assert_eq!(verdict("P15", both), Verdict::DoesNotHold);
+    let race = |pp: f64| {
+        vec![
+            fake("fab", &[]).curve(&[1.0, 0.5]),
+            fake("dl-push-pull", &[]).curve(&[1.0, pp, pp]),
+            fake("dl-push-sgd", &[]).curve(&[1.0, 0.9, 0.5]),
+        ]
+    };
+    assert_eq!(verdict("P14", race(0.5)), Verdict::Holds);
+    assert_eq!(verdict("P14", race(0.95)), Verdict::DoesNotHold);
+}
+
+#[test]
+fn rings() {
+    let size = |t: &dyn Fn(f64) -> f64| -> Vec<Fake> {
+        let one = |n: f64| {
+            let n_text = format!("{n}");
+            fake("fab", &[("problem.agents", &n_text), ("problem.blocks", "true"), ("algorithm.eta_x", "0.1")])
+                .ended("reached", t(n) as usize)
+        };
+        [10.0, 15.0, 20.0, 25.0].map(one).into()
+    };
+    assert_eq!(verdict("P16", size(&|n| n * n * n)), Verdict::Holds);
+    assert_eq!(verdict("P16", size(&|n| 10.0 * (0.3 * n).exp())), Verdict::DoesNotHold);
+    let mut with_turn = size(&|n| n * n * n);
+    for n in ["10", "25"] {
+        with_turn.push(fake("fab", &[("problem.agents", n), ("problem.blocks", "false"), ("algorithm.eta_x", "0.1")]).ended("reached", 70));
+    }
+    assert!(matches!(verdict("P16", with_turn), Verdict::HoldsOnlyUnder(_)));
+    let weights = |t: usize, eta: &'static str, outcome| {
+        let one = |a: &str, t| fake("fab", &[("graph.weights", &format!("[{a}, 0.5]")), ("algorithm.eta_x", eta)]).ended(outcome, t);
+        vec![one("0.05", t), one("0.20", 500)]
+    };
+    assert_eq!(verdict("P17", weights(900, "0.02", "reached")), Verdict::Holds);
+    assert_eq!(verdict("P17", weights(300, "0.02", "reached")), Verdict::DoesNotHold);
+    let mut mixed = weights(900, "0.02", "reached");
+    mixed.extend(weights(60, "0.1", "diverged"));
+    assert_eq!(verdict("P17", mixed), Verdict::HoldsOnlyUnder("step 0.02".into()));
+}
+
+#[test]
+fn variants() {
+    let still = |outcome, end: f64| vec![fake("static-fab", &[]).ended(outcome, 100).curve(&[1.0, end, end])];
+    assert_eq!(verdict("P18", still("diverged", 1e4)), Verdict::Holds);
+    assert_eq!(verdict("P18", still("finished", 0.01)), Verdict::DoesNotHold);
+    assert!(matches!(verdict("P18", still("finished", 1.0)), Verdict::HoldsOnlyUnder(_)));
+    let race = |memory: u64, fab: f64| {
+        let one = |name, value: f64, state| Fake { state, ..fake(name, &[]).curve(&[1.0, value, value]) };
+        vec![one("fab", fab, memory), one("push-sum-fab", 0.01, 120), one("push-pull-soba", 0.01, 110)]
+    };
+    assert_eq!(verdict("P19", race(100, 0.01)), Verdict::Holds);
+    assert!(matches!(verdict("P19", race(110, 0.01)), Verdict::HoldsOnlyUnder(_)));
+    assert_eq!(verdict("P19", race(100, 0.9)), Verdict::DoesNotHold);
+    let bound = |centre: f64| vec![fake("centralized-fab", &[]).curve(&[1.0, centre, centre]), fake("fab", &[]).curve(&[1.0, 0.5, 0.5])];
+    assert_eq!(verdict("P20", bound(0.4)), Verdict::Holds);
+    assert_eq!(verdict("P20", bound(0.9)), Verdict::DoesNotHold);
+    let steps = |sum: [&'static str; 3]| {
+        let one = |name, eta: &'static str, outcome| fake(name, &[("algorithm.eta_x", eta), ("algorithm.lambda", "60")]).ended(outcome, 10);
+        let mut all = vec![one("fab", "0.1", "finished"), one("fab", "0.15", "finished"), one("fab", "0.5", "diverged")];
+        all.extend(["0.001", "0.1", "0.2"].into_iter().zip(sum).map(|(eta, outcome)| one("push-sum-fab", eta, outcome)));
+        all
+    };
+    assert_eq!(verdict("P21", steps(["finished", "diverged", "diverged"])), Verdict::Holds);
+    assert_eq!(verdict("P21", steps(["finished"; 3])), Verdict::DoesNotHold);
+}
+
+#[test]
+fn rates() {
+    let over_k = |metric, slope: f64| -> Vec<Fake> {
+        let one = |k: f64| {
+            let (k_text, lambda, value) = (format!("{k}"), format!("{:.4}", k.cbrt()), k.powf(slope));
+            let keys = [("run.iterations", k_text.as_str()), ("algorithm.lambda", &lambda), ("algorithm.penalty_form", "written")];
+            fake("fab", &keys).metric(metric).curve(&[value, value])
+        };
+        [1e3, 1e4, 1e5, 1e6].map(one).into()
+    };
+    assert_eq!(verdict("T1", over_k("hypergradient", -0.34)), Verdict::Holds, "its square is measured");
+    assert_eq!(verdict("T1", over_k("hypergradient", -0.2)), Verdict::DoesNotHold);
+    assert_eq!(verdict("T2", over_k("hypergradient", -1.0)), Verdict::NotMeasured);
+    let bias = |slope: f64| -> Vec<Fake> {
+        let one = |lambda: f64| {
+            let text = format!("{lambda}");
+            let value = lambda.powf(slope);
+            fake("fab", &[("algorithm.lambda", &text), ("algorithm.penalty_form", "normalised")])
+                .metric("hypergradient")
+                .curve(&[value, value, value])
+        };
+        [10.0, 20.0, 40.0].map(one).into()
+    };
+    assert_eq!(verdict("T4", bias(-1.0)), Verdict::Holds);
+    assert_eq!(verdict("T4", bias(-0.5)), Verdict::DoesNotHold);
+    let gap = |value: f64| vec![fake("fab", &[]).metric("tracking_gap").curve(&[0.0, value])];
+    assert_eq!(verdict("T5", gap(1e-14)), Verdict::Holds);
+    assert_eq!(verdict("T5", gap(1e-6)), Verdict::DoesNotHold);
+}
+
+#[test]
+fn a_power_law_is_fitted() {
+    let fit = data::power(&[(1.0, 2.0), (10.0, 0.02), (100.0, 0.0002)]).unwrap();
+    assert!((fit.slope + 2.0).abs() < 1e-12 && fit.error < 1e-9 && fit.rms < 1e-9);
+    assert!(data::power(&[(1.0, 2.0), (10.0, 0.0), (100.0, 1.0)]).is_none());
+}

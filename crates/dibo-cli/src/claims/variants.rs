@@ -1,0 +1,141 @@
+//! P18 to P21: other ways to join the techniques.
+use super::Judged;
+use super::data::{Run, list};
+use crate::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
+use crate::report::words::{number, quantity};
+
+const ERROR: &str = "relative_error";
+
+/// The groups of an experiment: names with their series.
+fn groups(run: &Run<'_>) -> Vec<(String, Vec<usize>)> {
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    for i in run.series(|_| true) {
+        let name = run.text(i, "algorithm.group");
+        match groups.iter_mut().find(|g| g.0 == name) {
+            Some(group) => group.1.push(i),
+            None => groups.push((name.into(), vec![i])),
+        }
+    }
+    groups
+}
+
+fn find(run: &Run<'_>, group: &[usize], algorithm: &str) -> Result<usize, String> {
+    group.iter().copied().find(|i| run.algorithm(*i) == algorithm).ok_or_else(|| format!("{algorithm} was not run in every group"))
+}
+
+pub fn p18(run: &Run<'_>) -> Judged {
+    let series = run.of("static-fab");
+    if series.is_empty() {
+        return Err("Static_FAB was not run".into());
+    }
+    let diverged = series.iter().map(|i| run.count(*i, "diverged").0).sum::<usize>();
+    let all = series.iter().map(|i| run.count(*i, "diverged").1).sum::<usize>();
+    let ends: Vec<f64> = series.iter().map(|i| run.end(*i, ERROR)).collect();
+    let least = ends.iter().copied().fold(f64::INFINITY, f64::min);
+    let verdict = match diverged {
+        d if d == all => Holds,
+        0 if least > 0.5 => HoldsOnlyUnder("“diverges” read as “does not converge”: it stalls".into()),
+        _ => DoesNotHold,
+    };
+    let reading = "the weights of the first graph over links that really fail: what is sent over a missing link is lost, so all values shrink and x never leaves 0 (relative error 1). On a graph that does not change Static_FAB is FAB";
+    Ok((verdict, format!("{diverged} of {all} runs diverge; error at the end {}", list(ends.iter().map(|e| number(*e)))), reading.into()))
+}
+
+pub fn p19(run: &Run<'_>) -> Judged {
+    let (mut time, mut less, mut tie, mut each) = (Vec::new(), true, false, Vec::new());
+    let groups = groups(run);
+    let level = 0.05;
+    for (name, group) in &groups {
+        let all = [find(run, group, "fab")?, find(run, group, "push-sum-fab")?, find(run, group, "push-pull-soba")?];
+        let seconds = all.map(|i| run.mean(i, |r| 1e6 * r.seconds / r.iterations.max(1) as f64));
+        let reach = all.map(|i| run.first_below(i, "seconds", ERROR, level).unwrap_or(f64::INFINITY));
+        let memory = all.map(|i| run.mean(i, |r| r.state_bytes as f64));
+        let best = |v: [f64; 3]| v[1..].iter().all(|o| v[0] < *o);
+        time.push((name.clone(), best(seconds) && best(reach)));
+        less &= memory[1..].iter().all(|m| memory[0] <= *m);
+        tie |= memory[1..].contains(&memory[0]);
+        let say = |v: [f64; 3], f: &dyn Fn(f64) -> String| v.map(f).join(" / ");
+        each.push(format!(
+            "{name}: {} µs an iteration, {} to an error of {level}, {} of state",
+            say(seconds, &|s| format!("{s:.1}")),
+            say(reach, &|s| if s.is_finite() { quantity("seconds", s) } else { "never".into() }),
+            say(memory, &|m| quantity("state_bytes", m))
+        ));
+    }
+    if groups.is_empty() {
+        return Err("nothing was run".into());
+    }
+    let fast: Vec<&str> = time.iter().filter(|t| t.1).map(|t| t.0.as_str()).collect();
+    let verdict = match (fast.len() == time.len(), fast.is_empty(), less, tie) {
+        (true, _, true, false) => Holds,
+        (true, _, true, true) => HoldsOnlyUnder("a tie with PushPull_SOBA in memory counted as best".into()),
+        (true, _, false, _) => HoldsOnlyUnder("time, not memory".into()),
+        (false, false, true, _) => HoldsOnlyUnder(format!("{} in time (and a tie in memory counted as best)", fast.join(", "))),
+        _ => DoesNotHold,
+    };
+    let reading = "FAB / PushSum_FAB / PushPull_SOBA; state is the vectors that live from one iteration to the next. As printed the steps are in different forms; at equal steps all need about the same number of iterations";
+    Ok((verdict, each.join("; "), reading.into()))
+}
+
+pub fn p20(run: &Run<'_>) -> Judged {
+    let (mut good, mut nearly, mut each) = (Vec::new(), Vec::new(), Vec::new());
+    let groups = groups(run);
+    if groups.is_empty() {
+        return Err("nothing was run".into());
+    }
+    for (name, group) in &groups {
+        let centre = find(run, group, "centralized-fab")?;
+        let bound = run.curve(centre, "iteration", ERROR);
+        let share = |other: usize| {
+            let theirs = run.curve(other, "iteration", ERROR);
+            let pairs: Vec<bool> = bound.iter().zip(&theirs).filter(|(b, _)| b.x > 0.0).map(|(b, t)| b.y <= 1.05 * t.y).collect();
+            pairs.iter().filter(|p| **p).count() as f64 / pairs.len().max(1) as f64
+        };
+        let shares: Vec<(usize, f64)> = group.iter().filter(|i| **i != centre).map(|i| (*i, share(*i))).collect();
+        let bounded = |other: &(usize, f64)| other.1 >= 0.95;
+        if shares.iter().all(bounded) {
+            good.push(name.clone());
+        } else if shares.iter().filter(|s| run.algorithm(s.0) != "push-pull-soba").all(bounded) {
+            nearly.push(format!("{name}, PushPull_SOBA left out"));
+        }
+        let against =
+            list(shares.iter().map(|(i, share)| format!("{:.0} % {} ({})", 100.0 * share, run.name(*i), number(run.end(*i, ERROR)))));
+        each.push(format!("{name} ({}): {against}", number(run.end(centre, ERROR))));
+    }
+    let verdict = match good.len() {
+        n if n == groups.len() => Holds,
+        0 if nearly.is_empty() => DoesNotHold,
+        _ => HoldsOnlyUnder(good.iter().chain(&nearly).cloned().collect::<Vec<_>>().join("; ")),
+    };
+    let reading = "share of the run's evaluations where Centralized_FAB's mean error is at most 5 % above the other's (from 95 % on it counts as a bound), and mean error over the last tenth in brackets. SOBA has no penalty and so no penalty bias; as printed all steps differ";
+    Ok((verdict, each.join("; "), reading.into()))
+}
+
+/// The largest step up to which no run of an algorithm diverged, and whether a larger one did.
+fn largest_step(run: &Run<'_>, algorithm: &str) -> Result<(f64, bool), String> {
+    let mut steps: Vec<(f64, bool)> =
+        run.of(algorithm).into_iter().filter_map(|i| Some((run.number(i, "algorithm.eta_x")?, run.count(i, "diverged").0 == 0))).collect();
+    steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+    if steps.len() < 3 {
+        return Err(format!("fewer than three steps of {algorithm} were run"));
+    }
+    let stable = steps.iter().take_while(|s| s.1).count();
+    if stable == 0 {
+        return Err(format!("even the smallest step of {algorithm} diverged"));
+    }
+    Ok((steps[stable - 1].0, stable < steps.len()))
+}
+
+pub fn p21(run: &Run<'_>) -> Judged {
+    let ((fab, _), (sum, end)) = (largest_step(run, "fab")?, largest_step(run, "push-sum-fab")?);
+    let lambda = run.of("fab").first().and_then(|i| run.number(*i, "algorithm.lambda")).unwrap_or(1.0);
+    let number = format!(
+        "FAB {fab}, PushSum_FAB {sum}{}; written out, not divided by λ: {} and {}",
+        if end { "" } else { " or more" },
+        number(fab / lambda),
+        number(sum / lambda)
+    );
+    let verdict = if fab >= 0.15 && sum <= 0.01 { Holds } else { DoesNotHold };
+    let reading = "largest step at which no run diverged, both with directions divided by λ = 60 and one step for x, y and z. The paper's 0.15 is a step of the divided form and its 0.001 one of the written form";
+    Ok((verdict, number, reading.into()))
+}

@@ -1,0 +1,135 @@
+//! The readers of experiment files: sweeps, and a million damaged inputs without a panic (`DIBO_FUZZ=1000000 cargo test --release fuzz`).
+use super::text::Source;
+use super::*;
+use crate::results::{Curves, Manifest};
+
+const FILE: &str = include_str!("../../../../experiments/sensitivity.toml");
+const TRACE: &str = include_str!("../../../dibo/tests/data/oracle-input.json");
+
+fn read(text: &str) -> Result<Experiment> {
+    parse(Source { name: "test.toml".into(), text: text.into() }, "test", Path::new("."))
+}
+
+#[test]
+fn lists_are_sweeps_and_labels_tell_them_apart() {
+    let text = "[problem]\nkind = \"quadratic\"\nagents = [2, 3]\n[graph]\nphases = [1, 2, 3]\n[[algorithm]]\nname = \"fab\"\nlambda = 1\n\
+                eta_x = [0.1, { start = 0.2, decay = 0.01 }]\neta_y = 0.1\n[[algorithm]]\nname = \"fab\"\nlambda = 2\neta_x = 0.1\neta_y = 0.1\n";
+    let experiment = read(text).unwrap();
+    let labels: Vec<_> = experiment.settings.iter().map(|s| s.series.label.as_str()).collect();
+    assert_eq!(labels[0], "FAB agents=2 ηx=0.1");
+    assert_eq!(labels.len(), 6);
+    assert_eq!(labels.iter().collect::<BTreeSet<_>>().len(), 6, "{labels:?}");
+    assert_eq!(experiment.settings[1].algorithm.penalty_steps(100).unwrap().eta[0], 0.1);
+}
+
+#[test]
+fn overrides_reach_every_algorithm() {
+    let source = Source { name: "test.toml".into(), text: FILE.into() };
+    let set = ["algorithm.eta_x=0.5".to_string(), "run.iterations=7".into(), "seeds=3".into()];
+    let experiment = parse(source.with(&set).unwrap(), "test", Path::new(".")).unwrap();
+    assert!(experiment.settings.iter().all(|s| s.algorithm.penalty_steps(0).unwrap().eta[0] == 0.5 && s.run.iterations == 7));
+    assert_eq!(experiment.seeds.len(), 3);
+}
+
+/// A small generator for damage: no need for more than speed here.
+struct Damage(u64);
+
+impl Damage {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((self.0 >> 33) as usize) % n.max(1)
+    }
+
+    fn to(&mut self, text: &str) -> Vec<u8> {
+        const PIECES: &[&str] = &[
+            "[",
+            "]",
+            "{",
+            "}",
+            "=",
+            "\"",
+            "\n",
+            ",",
+            "-1",
+            "0",
+            "1e999",
+            "nan",
+            "999999999999999999999",
+            "[[algorithm]]",
+            "[1, 2]",
+            "[]",
+            "'",
+            "\\u0000",
+            ".",
+            "é",
+            "#",
+            "lambda = [1, [2]]\n",
+            "{ start = 1, power = 2 }",
+            "\u{feff}",
+            "true",
+            "null",
+            "\"A\":",
+            "\"\"\"",
+        ];
+        let mut bytes = text.as_bytes().to_vec();
+        for _ in 0..1 + self.below(4) {
+            let at = self.below(bytes.len() + 1);
+            match self.below(5) {
+                0 => bytes.truncate(at),
+                1 => drop(bytes.splice(at..at, PIECES[self.below(PIECES.len())].bytes())),
+                2 => {
+                    let end = (at + self.below(30)).min(bytes.len());
+                    let piece = PIECES[self.below(PIECES.len())].bytes();
+                    drop(bytes.splice(at..end, piece));
+                }
+                3 if at < bytes.len() => bytes[at] = self.below(256) as u8,
+                _ => {
+                    let end = (at + self.below(200)).min(bytes.len());
+                    let piece = bytes[at..end].to_vec();
+                    let to = self.below(bytes.len() + 1);
+                    drop(bytes.splice(to..to, piece));
+                }
+            }
+        }
+        bytes
+    }
+}
+
+#[test]
+fn fuzz_readers() {
+    let count: usize = std::env::var("DIBO_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000);
+    let small: String = FILE.lines().take(45).map(|l| format!("{l}\n")).collect();
+    let trace = TRACE.replace("100\n ]", "5\n ]");
+    let folder = tempfile::tempdir().unwrap();
+    let mut damage = Damage(1);
+    let (mut good, mut bad) = (0, 0);
+    for i in 0..count {
+        let result = match i % 4 {
+            0 | 1 => read(&String::from_utf8_lossy(&damage.to(&small))).map(drop),
+            2 => dibo::trace::trace(&String::from_utf8_lossy(&damage.to(&trace))).map(drop).map_err(anyhow::Error::msg),
+            // Files on disk are slower: every hundredth is enough.
+            _ if i % 400 == 3 => {
+                let csv =
+                    "series,seed,iteration,seconds,bytes,gradients,products,relative_error\n0,0,0,0.0,0,0,0,1.0\n0,0,20,0.1,10,30,0,0.5\n";
+                let path = folder.path().join("curves.csv");
+                std::fs::write(&path, damage.to(csv)).unwrap();
+                std::fs::write(folder.path().join("manifest.json"), damage.to("{\"version\": \"0\", \"name\": \"n\", \"seeds\": [0]}"))
+                    .unwrap();
+                let manifest = Manifest::read(folder.path()).map(drop);
+                Curves::read_csv(&path).map(drop).and(manifest)
+            }
+            _ => {
+                let bytes = damage.to("dibo-ck1 some bytes that are not a checkpoint");
+                dibo::engine::Checkpoint::<f64>::from_bytes(&bytes).map(drop).map_err(anyhow::Error::msg)
+            }
+        };
+        match result {
+            Ok(()) => good += 1,
+            Err(e) => {
+                assert!(!format!("{e:#}").trim().is_empty());
+                bad += 1;
+            }
+        }
+    }
+    assert!(good > 0 && bad > 0, "{good} good, {bad} bad");
+}
