@@ -14,8 +14,11 @@ use data::Run;
 /// What a run says about a claim: verdict, number and how to read it; or why it cannot tell.
 type Judged = Result<(Verdict, String, String), String>;
 
+/// A judge.
+type Judge = fn(&Run<'_>) -> Judged;
+
 /// Id, statement and judge of each claim.
-const CLAIMS: &[(&str, &str, fn(&Run<'_>) -> Judged)] = &[
+const CLAIMS: &[(&str, &str, Judge)] = &[
     (
         "TABLE",
         "The sensitivity table: the outcome of each of its 21 rows, and iteration counts within an rms log error of 0.2",

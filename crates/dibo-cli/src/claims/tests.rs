@@ -250,6 +250,23 @@ fn variants() {
     assert_eq!(verdict("P19", race(100, 0.01)), Verdict::Holds);
     assert!(matches!(verdict("P19", race(110, 0.01)), Verdict::HoldsOnlyUnder(_)));
     assert_eq!(verdict("P19", race(100, 0.9)), Verdict::DoesNotHold);
+    let noisy: Vec<Fake> = ["one", "two"]
+        .into_iter()
+        .flat_map(|group| {
+            let one = move |name, settings: &[(&'static str, &str)], state| Fake {
+                state,
+                ..fake(name, &[settings, &[("algorithm.group", group)]].concat())
+            };
+            let late = if group == "one" { 0.01 } else { 0.9 };
+            vec![
+                one("fab", &[], 100).curve(&[1.0, late, 0.01, 0.01]),
+                one("push-sum-fab", &[], 120).curve(&[1.0, 0.01, 0.01]),
+                one("push-pull-soba", &[], 110).curve(&[1.0, 0.9, 0.01]),
+            ]
+        })
+        .collect();
+    let noisy = claim("P19", noisy);
+    assert!(noisy.reading.contains("beyond 2.0"), "equal FAB runs took 33 and 66 iterations: {}", noisy.reading);
     let bound = |centre: f64| vec![fake("centralized-fab", &[]).curve(&[1.0, centre, centre]), fake("fab", &[]).curve(&[1.0, 0.5, 0.5])];
     assert_eq!(verdict("P20", bound(0.4)), Verdict::Holds);
     assert_eq!(verdict("P20", bound(0.9)), Verdict::DoesNotHold);

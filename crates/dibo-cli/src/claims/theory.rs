@@ -22,7 +22,7 @@ pub fn t1(run: &Run<'_>) -> Judged {
     let square = |i: usize| run.mean(i, |r| r.smallest.get("hypergradient").map_or(f64::NAN, |h| h * h));
     let (fit, count) = over_k(run, square)?;
     let verdict = if fit.slope < -2.0 / 3.0 + 0.05 { Holds } else { DoesNotHold };
-    let reading = "exponent of K for the smallest ‖∇F*‖² of a run, ± its standard error, over all evaluations; a bound holds if the fall is at least as fast";
+    let reading = "exponent of K for the smallest ‖∇F*‖² of a run, ± its standard error, over all evaluations; a bound holds if the fall is at least as fast. The standard error is that of the fit alone, not over instances";
     Ok((verdict, format!("K^({:.3} ± {:.3}) over {count} lengths", fit.slope, fit.error), reading.into()))
 }
 
@@ -35,7 +35,7 @@ pub fn t2(run: &Run<'_>) -> Judged {
     let (x, y) = (of("consensus_x")?.0, of("consensus_y")?.0);
     let verdict = if sum.slope < -1.0 + 0.05 { Holds } else { DoesNotHold };
     let number = format!("K^({:.3} ± {:.3}) over {count} lengths; x alone {:.2}, y alone {:.2}", sum.slope, sum.error, x.slope, y.slope);
-    let reading = "exponent of K for the mean over a run of the consensus errors of x, y and z together (their minimum is 0 at the start, where all agents are equal)";
+    let reading = "exponent of K for the mean over a run of the consensus errors of x, y and z together (their minimum is 0 at the start, where all agents are equal); a bound holds if the fall is at least as fast. The standard error is that of the fit alone, not over instances";
     Ok((verdict, number, reading.into()))
 }
 
