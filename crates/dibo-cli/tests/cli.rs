@@ -67,7 +67,7 @@ fn threads_do_not_change_results() {
         let out = format!("out{threads}");
         let output = dibo(
             folder.path(),
-            &["run", "small.toml", "--quiet", "--threads", threads, "--out", &out, "--seeds", "1", "--set", "problem.agents=120"],
+            &["run", "small.toml", "--quiet", "--threads", threads, "--out", &out, "--seeds", "1", "--set", "problem.agents=500"],
         );
         assert!(output.status.success(), "{}", text(&output.stderr));
         let csv = std::fs::read_to_string(folder.path().join(out).join("curves.csv")).unwrap();

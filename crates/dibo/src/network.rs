@@ -79,8 +79,8 @@ pub struct Simulator<T> {
 const WHOLE: usize = 1 << 20;
 /// Size of a panel's copy: two of them stay in the first-level cache, where each row is read once for every neighbour.
 const PANEL: usize = 1 << 14;
-/// Least work (entries × groups of columns) that is worth a second thread.
-const LEAST: usize = 1 << 9;
+/// Least work of a thread (entries × groups of columns): below it, handing rows to another core costs more than it saves.
+const LEAST: usize = 1 << 12;
 
 impl<T: Real> Simulator<T> {
     /// A network that follows this sequence.
@@ -233,12 +233,13 @@ mod tests {
                 network.round(k, &mut [Lane::push_pull(&mut v, &eta, &mut t, &d0, k == 15)]);
                 for i in 0..n {
                     for c in 0..width {
+                        // Equal weights of a pulled row are applied to the sum.
                         let (mut pulled, mut pushed) = (T::ZERO, T::ZERO);
                         for j in m.graph.senders(i).iter().map(|j| *j as usize) {
-                            pulled += T::of(m.a(i, j)) * old_v.row(j)[c];
+                            pulled += old_v.row(j)[c];
                             pushed += T::of(m.b(i, j)) * old_t.row(j)[c];
                         }
-                        assert_eq!(v.row(i)[c], pulled - eta[c] * old_t.row(i)[c]);
+                        assert_eq!(v.row(i)[c], T::of(m.a(i, i)) * pulled - eta[c] * old_t.row(i)[c]);
                         assert_eq!(t.row(i)[c], pushed - d0.row(i)[c]);
                     }
                 }

@@ -154,13 +154,13 @@ fn bits(state: &mut dyn dibo::algorithm::State<f64>) -> Vec<u64> {
     shown.into_iter().chain(state.memory().iter().flat_map(|rows| rows.data().iter().map(|v| v.to_bits()).collect::<Vec<_>>())).collect()
 }
 
-/// The problems are chosen so that the kernels really share their work: a push-pull of a stack needs 512 units (links × groups of eight
-/// columns) a thread, an element-wise update 2,048 groups, gradients 16 agents; and above 1 MiB a stack is mixed panel by panel.
+/// The problems are chosen so that the kernels really share their work: a push-pull of a stack needs 4,096 units (links × groups of eight
+/// columns) a thread, an element-wise update 1,024 groups, gradients 128 agents; and above 1 MiB a stack is mixed panel by panel.
 #[test]
 fn threads_do_not_change_a_bit() {
     let sharing: Vec<(&str, Box<dyn Bilevel<f64>>)> = vec![
-        ("170 agents, 200 states", Box::new(PolicyEvaluation::random(170, 200, 8, 7).noise(0.1, NoiseOn::State, 1))),
-        ("170 agents, 300 features", Box::new(PolicyEvaluation::random(170, 10, 300, 8))),
+        ("400 agents, 200 states", Box::new(PolicyEvaluation::random(400, 200, 8, 7).noise(0.1, NoiseOn::State, 1))),
+        ("400 agents, 300 features", Box::new(PolicyEvaluation::random(400, 10, 300, 8))),
         ("24 agents, quadratic", Box::new(Quadratic::random(24, 20, 50, 9, false))),
     ];
     let check = |algorithm: &dyn Algorithm<f64>, problem: &dyn Bilevel<f64>, place: &str, iterations: usize| {

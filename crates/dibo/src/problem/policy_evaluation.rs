@@ -508,7 +508,7 @@ impl Bilevel<f64> for PolicyEvaluation {
         if self.states() < LANES {
             return super::penalty_directions_by_agent(self, at, penalty, v, d);
         }
-        d.for_each_row(at.threads, 16, |_, row, d| {
+        d.for_each_row(at.threads, 128, |_, row, d| {
             let agent = at.owned[row];
             let packed = &self.models[self.model_of[agent]].packed;
             if self.noise[0] == 0.0 {
@@ -557,7 +557,7 @@ impl SingleLevel<f64> for PolicyEvaluation {
 
     /// F_i(x) = f_weight/2 ‖(Φ − γPΦ)x − r_i‖² + τ/2 ‖x‖².
     fn gradients(&self, at: At<'_>, x: &Stack<f64, 1>, d: &mut Stack<f64, 1>) {
-        d.for_each_row(at.threads, 16, |_, row, [d]| {
+        d.for_each_row(at.threads, 128, |_, row, [d]| {
             let (agent, [x]) = (at.owned[row], x.row(row));
             let Model { phi, m, .. } = &self.models[self.model_of[agent]];
             let mut buffer = Buffer::new();

@@ -267,17 +267,18 @@ pub struct Part {
 }
 
 for_each_cpu! {
-    /// `out[i] = Σ_j w_ij source[j] − minus[i]` for the rows and columns of `part`; `minus` is laid out like `out`, or empty. Parts that run at
+    /// `out[i] = Σ_j b_ij source[j] − minus[i]` for the rows and columns of `part`; `minus` is laid out like `out`, or empty. Parts that run at
     /// the same time must not overlap.
     pub fn push_rows<T: Real>(out: &Disjoint<T>, part: Part, source: &[T], csr: Csr<'_>, weights: Weights<'_, T>, minus: &[T]) {
         match weights {
             Weights::Sender(w) => push_some(out, part, source, csr, minus, #[inline(always)] |_, j, _| w[j]),
-            _ => push_some(out, part, source, csr, minus, #[inline(always)] |i, j, e| weights.get(i, j, e)),
+            w => push_some(out, part, source, csr, minus, #[inline(always)] |i, j, e| w.get(i, j, e)),
         }
     }
 }
 
 /// A pair of stacks that are mixed over the same links: decisions v and trackers t.
+#[derive(Clone, Copy)]
 pub struct Pair<V> {
     /// Decisions.
     pub v: V,
@@ -287,11 +288,11 @@ pub struct Pair<V> {
 
 for_each_cpu! {
     /// `v[i] = Σ_j a_ij v[j] − η∘t[i]` and `t[i] = Σ_j b_ij t[j] − d[i]` in one walk over the neighbours, for the rows and columns of `part`.
-    /// The step per column `eta` and `d` (or nothing) are laid out like the destination.
+    /// The step per column `eta` and `d` (or nothing) are laid out like the destination. Equal weights in a row of A are applied to the sum.
     pub fn push_pull_rows<T: Real>(out: Pair<&Disjoint<T>>, part: Part, old: Pair<&[T]>, csr: Csr<'_>, a: Weights<'_, T>, b: Weights<'_, T>, eta: &[T], d: &[T]) {
         match (a, b) {
-            (Weights::Receiver(a), Weights::Sender(b)) => push_pull_some(out, part, old, csr, eta, d, #[inline(always)] |i, j, _| (a[i], b[j])),
-            _ => push_pull_some(out, part, old, csr, eta, d, #[inline(always)] |i, j, e| (a.get(i, j, e), b.get(i, j, e))),
+            (Weights::Receiver(a), Weights::Sender(b)) => push_pull_some(out, part, old, csr, eta, d, #[inline(always)] |i| Some(a[i]), #[inline(always)] |_, j, _| (None, b[j])),
+            _ => push_pull_some(out, part, old, csr, eta, d, #[inline(always)] |_| None, #[inline(always)] |i, j, e| (Some(a.get(i, j, e)), b.get(i, j, e))),
         }
     }
 }
@@ -310,10 +311,31 @@ fn groups_mut<T: Real, const G: usize>(to: &mut [T], at: usize) -> &mut [Group<T
 }
 
 #[inline(always)]
-fn add_weighted<T: Real, const G: usize>(sum: &mut [Group<T>; G], w: T, from: &[Group<T>; G]) {
+fn weighted<T: Real, const G: usize>(w: T, from: &[Group<T>; G]) -> [Group<T>; G] {
+    let mut out = *from;
     for g in 0..G {
         for lane in 0..LANES {
-            sum[g][lane] += w * from[g][lane];
+            out[g][lane] = w * from[g][lane];
+        }
+    }
+    out
+}
+
+#[inline(always)]
+fn subtract<T: Real, const G: usize>(from: &mut [Group<T>; G], what: &[Group<T>; G]) {
+    for g in 0..G {
+        for lane in 0..LANES {
+            from[g][lane] -= what[g][lane];
+        }
+    }
+}
+
+/// `sum += w·from`, or `sum += from` without a weight.
+#[inline(always)]
+fn add_weighted<T: Real, const G: usize>(sum: &mut [Group<T>; G], w: Option<T>, from: &[Group<T>; G]) {
+    for g in 0..G {
+        for lane in 0..LANES {
+            sum[g][lane] += w.map_or(from[g][lane], |w| w * from[g][lane]);
         }
     }
 }
@@ -358,14 +380,17 @@ fn push_some<T: Real>(
         // SAFETY: parts that run at the same time do not overlap.
         let row = unsafe { out.get(i * stride + columns.start..i * stride + columns.end) };
         let entries = csr.start[i] as usize..csr.start[i + 1] as usize;
+        let senders = &csr.from[entries.clone()];
         by_blocks!(row.len(), 8, |c, G| {
-            let mut sum = [[T::ZERO; LANES]; G];
-            for (e, j) in entries.clone().zip(&csr.from[entries.clone()]) {
+            // Every row hears itself, so there is a first sender; the sum begins with it.
+            let j = senders[0] as usize;
+            let mut sum = weighted(weight(i, j, entries.start), groups::<T, G>(source, j * source_stride + c));
+            for (e, j) in (entries.start + 1..entries.end).zip(&senders[1..]) {
                 let j = *j as usize;
-                add_weighted(&mut sum, weight(i, j, e), groups::<T, G>(source, j * source_stride + c));
+                add_weighted(&mut sum, Some(weight(i, j, e)), groups::<T, G>(source, j * source_stride + c));
             }
             if !minus.is_empty() {
-                add_weighted(&mut sum, -T::ONE, groups::<T, G>(minus, i * stride + columns.start + c));
+                subtract(&mut sum, groups::<T, G>(minus, i * stride + columns.start + c));
             }
             *groups_mut::<T, G>(row, c) = sum;
         });
@@ -373,6 +398,7 @@ fn push_some<T: Real>(
 }
 
 #[inline(always)]
+#[allow(clippy::too_many_arguments)]
 fn push_pull_some<T: Real>(
     out: Pair<&Disjoint<T>>,
     part: Part,
@@ -380,7 +406,8 @@ fn push_pull_some<T: Real>(
     csr: Csr<'_>,
     eta: &[T],
     d: &[T],
-    weight: impl Fn(usize, usize, usize) -> (T, T) + Copy,
+    of_row: impl Fn(usize) -> Option<T> + Copy,
+    of_entry: impl Fn(usize, usize, usize) -> (Option<T>, T) + Copy,
 ) {
     let Part { rows, columns, stride, source_stride } = part;
     for i in rows {
@@ -388,14 +415,22 @@ fn push_pull_some<T: Real>(
         // SAFETY: parts that run at the same time do not overlap.
         let (to_v, to_t) = unsafe { (out.v.get(here.clone()), out.t.get(here.clone())) };
         let entries = csr.start[i] as usize..csr.start[i + 1] as usize;
+        let senders = &csr.from[entries.clone()];
         // Two sums of up to eight groups fill half of AVX-512's registers.
         by_blocks!(to_v.len(), 8, |c, G| {
-            let (mut v, mut t) = ([[T::ZERO; LANES]; G], [[T::ZERO; LANES]; G]);
-            for (e, j) in entries.clone().zip(&csr.from[entries.clone()]) {
+            let j = senders[0] as usize;
+            let (a, b) = of_entry(i, j, entries.start);
+            let mut v =
+                a.map_or(*groups::<T, G>(old.v, j * source_stride + c), |a| weighted(a, groups::<T, G>(old.v, j * source_stride + c)));
+            let mut t = weighted(b, groups::<T, G>(old.t, j * source_stride + c));
+            for (e, j) in (entries.start + 1..entries.end).zip(&senders[1..]) {
                 let j = *j as usize;
-                let (a, b) = weight(i, j, e);
+                let (a, b) = of_entry(i, j, e);
                 add_weighted(&mut v, a, groups::<T, G>(old.v, j * source_stride + c));
-                add_weighted(&mut t, b, groups::<T, G>(old.t, j * source_stride + c));
+                add_weighted(&mut t, Some(b), groups::<T, G>(old.t, j * source_stride + c));
+            }
+            if let Some(a) = of_row(i) {
+                v = weighted(a, &v);
             }
             let (eta, mine) = (groups::<T, G>(eta, columns.start + c), groups::<T, G>(old.t, i * source_stride + c));
             for g in 0..G {
@@ -404,7 +439,7 @@ fn push_pull_some<T: Real>(
                 }
             }
             if !d.is_empty() {
-                add_weighted(&mut t, -T::ONE, groups::<T, G>(d, here.start + c));
+                subtract(&mut t, groups::<T, G>(d, here.start + c));
             }
             *groups_mut::<T, G>(to_v, c) = v;
             *groups_mut::<T, G>(to_t, c) = t;

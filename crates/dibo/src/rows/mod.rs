@@ -2,7 +2,8 @@
 //!
 //! The state of a run is n × d and often larger than the caches, so an iteration's cost is memory traffic: each kernel
 //! reads and writes every stack once. Sums over neighbours run in agent order with a plain multiply and add, never a fused
-//! one, so that every machine, thread count and transport gives the same bits.
+//! one, so that every machine, thread count and transport gives the same bits. Where all weights of
+//! a pulled row are equal, the sum is taken first and weighted once.
 mod kernels;
 mod threads;
 
@@ -196,7 +197,8 @@ impl<T: Real> Rows<T> {
     fn update(&mut self, other: &Rows<T>, threads: &Threads, job: impl Fn(&mut [T], &[T]) + Sync) {
         assert_eq!(self.starts, other.starts, "rows of different shapes");
         let mine = Disjoint::new(&mut self.data);
-        threads.ranges(other.data.len() / LANES, 1 << 11, |_, r| {
+        // Cut like the rows of the other kernels, so that rows stay in their thread's cache.
+        threads.ranges(other.data.len() / LANES, 1 << 10, |_, r| {
             let r = r.start * LANES..r.end * LANES;
             // SAFETY: the ranges of different threads do not overlap.
             job(unsafe { mine.get(r.clone()) }, &other.data[r]);

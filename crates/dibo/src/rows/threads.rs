@@ -1,7 +1,8 @@
 //! A team of threads that starts a job in well under a microsecond.
 //!
 //! One iteration of a small problem takes a few microseconds and has two or three parallel regions, so waking sleeping threads
-//! (rayon: several microseconds) would eat the gain. These workers watch one atomic number for a while before they sleep.
+//! (rayon: several microseconds) would eat the gain. These workers watch one atomic number for a while before they sleep,
+//! and a part that nobody has begun is done by whoever is free, so that a busy machine costs speed but never a long wait.
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,20 +10,42 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::thread::{JoinHandle, Thread};
 
 /// How often a worker looks for the next job before it sleeps (about 50 µs).
-const SPINS: usize = 2000;
+const SPINS: usize = 20_000;
+
+/// How often the caller looks whether a worker has finished before it does that worker's part itself, if it was not begun.
+const PATIENCE: usize = 1000;
+
+/// Waits a few nanoseconds. Not the CPU's pause instruction: virtual machines take many of those in a row as a reason to give the core away.
+#[inline(always)]
+fn wait_a_little() {
+    for i in 0..4 {
+        std::hint::black_box(i);
+    }
+}
 
 type Job = *const (dyn Fn(usize) + Sync);
 
 struct Shared {
-    epoch: AtomicUsize,
-    job: UnsafeCell<Job>,
-    pending: AtomicUsize,
-    sleeping: AtomicUsize,
+    /// Written by the caller alone: the job at hand, then its number.
+    call: Own<Call>,
+    /// For each part, the number of the last job in which somebody took it.
+    taken: Vec<Own<AtomicUsize>>,
+    done: Own<AtomicUsize>,
+    sleeping: Own<AtomicUsize>,
     stop: AtomicBool,
     panicked: AtomicBool,
 }
 
-// SAFETY: `job` is written only while no worker runs (pending == 0) and published by the release store to `epoch`.
+struct Call {
+    job: UnsafeCell<Job>,
+    epoch: AtomicUsize,
+}
+
+/// Something on cache lines of its own: threads that watch one number are not disturbed by writes to another.
+#[repr(align(128))]
+struct Own<T>(T);
+
+// SAFETY: `job` is written only while every part is done, and published by the release store to `epoch`.
 unsafe impl Sync for Shared {}
 unsafe impl Send for Shared {}
 
@@ -56,7 +79,7 @@ impl Threads {
         self.count
     }
 
-    /// Runs `job(0), …, job(count − 1)`, each on a thread of its own, and returns when all are done.
+    /// Runs `job(0), …, job(count − 1)`, spread over the threads, and returns when all are done. No two run the same number at once.
     pub fn run(&self, job: &(dyn Fn(usize) + Sync)) {
         match &self.team {
             // A job that itself asks for threads, or two callers at once: do the work here, one part after the other.
@@ -85,10 +108,10 @@ impl Team {
     fn new(workers: usize) -> Self {
         let empty: &(dyn Fn(usize) + Sync) = &|_| {};
         let shared = Arc::new(Shared {
-            epoch: AtomicUsize::new(0),
-            job: UnsafeCell::new(empty as Job),
-            pending: AtomicUsize::new(0),
-            sleeping: AtomicUsize::new(0),
+            call: Own(Call { job: UnsafeCell::new(empty as Job), epoch: AtomicUsize::new(0) }),
+            taken: (0..=workers).map(|_| Own(AtomicUsize::new(0))).collect(),
+            done: Own(AtomicUsize::new(0)),
+            sleeping: Own(AtomicUsize::new(0)),
             stop: AtomicBool::new(false),
             panicked: AtomicBool::new(false),
         });
@@ -104,55 +127,67 @@ impl Team {
 
     fn run(&self, job: &(dyn Fn(usize) + Sync)) {
         let s = &*self.shared;
-        // SAFETY: `run` returns only after every worker has finished, so the job outlives its use; no worker reads now.
-        unsafe { *s.job.get() = std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(job) };
-        s.pending.store(self.workers.len(), Relaxed);
-        s.epoch.fetch_add(1, SeqCst);
-        if s.sleeping.load(SeqCst) > 0 {
+        // SAFETY: `run` returns only after every part is done, so the job outlives its use; nobody reads it now.
+        unsafe { *s.call.0.job.get() = std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(job) };
+        s.done.0.store(0, Relaxed);
+        let epoch = s.call.0.epoch.load(Relaxed) + 1;
+        s.call.0.epoch.store(epoch, SeqCst);
+        if s.sleeping.0.load(SeqCst) > 0 {
             self.handles.iter().for_each(Thread::unpark);
         }
-        let mine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(0)));
+        s.take_part(0, epoch);
         let mut spins = 0;
-        while s.pending.load(Acquire) > 0 {
+        while s.done.0.load(Acquire) < s.taken.len() {
             spins += 1;
-            if spins % SPINS == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
+            match spins % SPINS {
+                // A worker that the system has put aside holds nobody up: after a microsecond or two its part is done here.
+                PATIENCE => (1..s.taken.len()).for_each(|part| s.take_part(part, epoch)),
+                0 => std::thread::yield_now(),
+                _ => wait_a_little(),
+            }
         }
         self.busy.store(false, Release);
-        if let Err(panic) = mine {
-            std::panic::resume_unwind(panic);
-        }
-        assert!(!s.panicked.swap(false, Relaxed), "a worker thread panicked; its message is above");
+        assert!(!s.panicked.swap(false, Relaxed), "a part of a parallel job panicked; its message is above");
     }
 }
 
 impl Shared {
-    fn work(&self, t: usize) {
+    /// Does a part of job `epoch` unless somebody has it. Each thread has a part of its own, so that it meets the same rows again in its cache.
+    fn take_part(&self, part: usize, epoch: usize) {
+        // Only the step from the job before to this one takes a part: a worker that comes late for an older job gets none.
+        if self.taken[part].0.compare_exchange(epoch - 1, epoch, AcqRel, Relaxed).is_err() {
+            return;
+        }
+        // SAFETY: a part of this job was taken, so the job is published and waits for it.
+        let job = unsafe { &**self.call.0.job.get() };
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(part))).is_err() {
+            self.panicked.store(true, Relaxed);
+        }
+        self.done.0.fetch_add(1, Release);
+    }
+
+    fn work(&self, own: usize) {
         let mut seen = 0;
         loop {
             let mut spins = 0;
-            while self.epoch.load(Acquire) == seen {
+            while self.call.0.epoch.load(Acquire) == seen {
                 spins += 1;
                 if spins < SPINS {
-                    std::hint::spin_loop();
+                    wait_a_little();
                     continue;
                 }
-                self.sleeping.fetch_add(1, SeqCst);
-                if self.epoch.load(SeqCst) == seen {
+                self.sleeping.0.fetch_add(1, SeqCst);
+                if self.call.0.epoch.load(SeqCst) == seen {
                     std::thread::park();
                 }
-                self.sleeping.fetch_sub(1, SeqCst);
+                self.sleeping.0.fetch_sub(1, SeqCst);
                 spins = 0;
             }
-            seen += 1;
+            seen = self.call.0.epoch.load(Acquire);
             if self.stop.load(Acquire) {
                 return;
             }
-            // SAFETY: published before `epoch` moved; `run` waits for `pending` before it lets the job go.
-            let job = unsafe { &**self.job.get() };
-            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(t))).is_err() {
-                self.panicked.store(true, Relaxed);
-            }
-            self.pending.fetch_sub(1, Release);
+            self.take_part(own, seen);
         }
     }
 }
@@ -160,7 +195,7 @@ impl Shared {
 impl Drop for Team {
     fn drop(&mut self) {
         self.shared.stop.store(true, Release);
-        self.shared.epoch.fetch_add(1, SeqCst);
+        self.shared.call.0.epoch.fetch_add(1, SeqCst);
         for worker in self.workers.drain(..) {
             worker.thread().unpark();
             let _ = worker.join();
