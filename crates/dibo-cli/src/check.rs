@@ -3,6 +3,7 @@ use crate::experiment::spec::Problem;
 use crate::experiment::{Experiment, Setting};
 use crate::report::plot;
 use anyhow::Result;
+use dibo::rows::Threads;
 use dibo::theory;
 use std::fmt::Write;
 use std::path::Path;
@@ -34,9 +35,8 @@ pub fn before(experiment: &mut Experiment) -> Result<()> {
 }
 
 fn warnings(setting: &Setting, seed: u64, folder: &Path) -> Result<Vec<String>> {
-    let (Some(steps), Problem::PolicyEvaluation(p)) = (setting.algorithm.penalty_steps(0), setting.problem(seed, folder)?) else {
-        return Ok(Vec::new());
-    };
+    let Some(steps) = setting.algorithm.penalty_steps(0).filter(|_| setting.has_closed_forms()) else { return Ok(Vec::new()) };
+    let Problem::PolicyEvaluation(p) = setting.problem(seed, folder, &Threads::one())? else { return Ok(Vec::new()) };
     Ok(theory::step_warnings(steps.eta, steps.g, p.sigma_max(), p.g_curvature()))
 }
 
@@ -47,8 +47,7 @@ pub fn explain(experiment: &Experiment) -> Result<String> {
     let seed = experiment.seeds[0];
     for setting in &experiment.settings {
         setting.check(seed, &experiment.folder)?;
-        let problem = setting.problem(seed, &experiment.folder)?;
-        let agents = problem.bilevel().agents();
+        let agents = setting.agents(seed, &experiment.folder)?;
         let graphs = setting.graphs(agents, seed, &experiment.folder)?;
         let facts = theory::graph_facts(&graphs, setting.run.iterations.min(120));
         let line = format!(
@@ -71,7 +70,7 @@ pub fn explain(experiment: &Experiment) -> Result<String> {
 pub fn pictures(experiment: &Experiment, out: &Path) -> Result<()> {
     for figure in experiment.figures.iter().filter(|f| f.kind == "graphs") {
         let setting = &experiment.settings[0];
-        let agents = setting.problem(experiment.seeds[0], &experiment.folder)?.bilevel().agents();
+        let agents = setting.agents(experiment.seeds[0], &experiment.folder)?;
         let sequence = setting.graphs(agents, experiment.seeds[0], &experiment.folder)?;
         let ring: Vec<(usize, usize)> = (0..agents).map(|i| (i, (i + 1) % agents)).collect();
         let phases = [("Phase I: augmented Erdős–Rényi", 0), ("Phase II: directed ring", 10), ("Phase III: reversed ring", 20)];

@@ -2,7 +2,9 @@
 mod bench;
 mod check;
 mod claims;
+mod data;
 mod experiment;
+mod pictures;
 mod report;
 mod results;
 mod runner;
@@ -52,8 +54,25 @@ enum Command {
         /// A JSON file with problem, graphs, starts and settings
         input: PathBuf,
     },
+    /// List the data sets, or get one: `dibo data get mnist`
+    Data {
+        #[command(subcommand)]
+        action: Option<DataAction>,
+        /// Folder of the data sets [default: DIBO_DATA, else the platform's data folder]
+        #[arg(long)]
+        data: Option<PathBuf>,
+    },
     /// Measure iterations a second, and the ratio to other programs if they are given
     Bench(bench::Options),
+}
+
+#[derive(Subcommand)]
+enum DataAction {
+    /// Download a data set and check its digests
+    Get {
+        /// mnist or fashion-mnist
+        name: String,
+    },
 }
 
 #[derive(clap::Args)]
@@ -70,6 +89,9 @@ struct RunOptions {
     /// Threads to use [default: all cores]
     #[arg(long)]
     threads: Option<usize>,
+    /// Folder of the data sets [default: DIBO_DATA, else the platform's data folder]
+    #[arg(long)]
+    data: Option<PathBuf>,
     /// Show no progress bar
     #[arg(long)]
     quiet: bool,
@@ -94,7 +116,7 @@ fn act(command: Option<Command>) -> Result<ExitCode> {
     match command {
         None => {
             println!("dibo {}: the quick start. `dibo --help` shows all commands.\n", env!("CARGO_PKG_VERSION"));
-            run("quickstart", RunOptions { set: Vec::new(), seeds: None, out: None, threads: None, quiet: false, fresh: true })
+            run("quickstart", RunOptions { set: Vec::new(), seeds: None, out: None, threads: None, data: None, quiet: false, fresh: true })
         }
         Some(Command::Run { experiment, options }) => run(&experiment, options),
         Some(Command::List) => {
@@ -118,6 +140,14 @@ fn act(command: Option<Command>) -> Result<ExitCode> {
             println!("{iterates:#}");
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Data { action, data }) => {
+            data::set_folder(data);
+            match action {
+                None => print!("{}", data::list()),
+                Some(DataAction::Get { name }) => data::get(&name)?,
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         Some(Command::Bench(options)) => {
             bench::run(&options)?;
             Ok(ExitCode::SUCCESS)
@@ -139,6 +169,7 @@ fn list() -> Result<()> {
 }
 
 fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
+    data::set_folder(options.data);
     let mut experiment = experiment::load(name, &options.set)?;
     if let Some(seeds) = options.seeds {
         anyhow::ensure!(seeds > 0, "--seeds is 0; at least one seed is needed");
@@ -184,7 +215,9 @@ fn warnings(experiment: &Experiment) -> Vec<String> {
 
 fn finish(out: &Path, manifest: &Manifest, curves: &Curves) -> Result<()> {
     let judged = claims::judge(manifest, curves);
-    let page = report::write(out, manifest, curves, &judged, &claims::extras(manifest, curves))?;
+    let mut extras = claims::extras(manifest, curves);
+    extras.extend(pictures::kept(out, manifest).into_iter().map(|(title, svg)| report::Extra { title, body: report::Body::Svg(svg) }));
+    let page = report::write(out, manifest, curves, &judged, &extras)?;
     println!("\n{}", report::terminal_table(manifest));
     if !judged.is_empty() {
         println!("{}", claims::terminal(&judged));

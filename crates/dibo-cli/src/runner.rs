@@ -1,10 +1,15 @@
 //! Runs all settings of an experiment with all seeds: on all cores, with progress, and so that it can be stopped and taken up again.
+use crate::experiment::spec::Problem;
 use crate::experiment::{Experiment, Setting};
+use crate::pictures;
 use crate::results::{CurveRow, Curves, Machine, Manifest, RunRecord, write_file};
 use anyhow::{Context, Result};
 use dibo::engine::{self, Checkpoint, Outcome, Record, Sample, Watch};
+use dibo::algorithm::Algorithm;
+use dibo::mixing::Sequence;
 use dibo::network::Simulator;
-use dibo::rows::Threads;
+use dibo::problem::Bilevel;
+use dibo::rows::{Real, Threads, View};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -103,32 +108,66 @@ fn progress(total: u64, quiet: bool) -> ProgressBar {
 /// One setting with one seed, from where it was left.
 fn one(experiment: &Experiment, s: usize, seed: u64, kept: &Path, threads: &Threads, bar: &ProgressBar) -> Result<Record> {
     let setting = &experiment.settings[s];
-    let digest = digest(experiment, setting, seed);
-    let (finished, half) = (kept.join(format!("{s}-{seed}.done")), kept.join(format!("{s}-{seed}.checkpoint")));
-    if let Some((found, record)) = std::fs::read(&finished).ok().and_then(|b| postcard::from_bytes::<([u8; 32], Record)>(&b).ok())
-        && found == digest
+    let job = Job { setting, s, seed, kept, digest: digest(experiment, setting, seed), bar };
+    if let Some((found, record)) = std::fs::read(job.finished()).ok().and_then(|b| postcard::from_bytes::<([u8; 32], Record)>(&b).ok())
+        && found == job.digest
     {
         bar.inc(setting.run.iterations as u64);
         return Ok(record);
     }
-    let resume = std::fs::read(&half).ok().and_then(|b| Checkpoint::from_bytes(&b).ok()).filter(|c| c.digest == digest);
-    let problem = setting.problem(seed, &experiment.folder)?;
-    let bilevel = problem.bilevel();
-    let mut network = Simulator::new(setting.graphs(bilevel.agents(), seed, &experiment.folder)?, threads.clone());
-    let mut watch = Watcher { bar, seen: 0, digest, half: &half, last: Instant::now(), error: None };
-    watch.moved_to(resume.as_ref().map_or(0, |c| c.k));
-    let start = bilevel.start();
-    let record = engine::run(&*setting.algorithm, bilevel, &mut network, &start, &setting.run.plan(), resume, &mut watch)
-        .map_err(|e| anyhow::anyhow!("{}: {e}; remove {} to start anew", setting.series.label, half.display()))?;
-    if let Some(e) = watch.error.take() {
-        return Err(e);
+    let problem = setting.problem(seed, &experiment.folder, threads)?;
+    let graphs = setting.graphs(setting.agents(seed, &experiment.folder)?, seed, &experiment.folder)?;
+    match &problem {
+        Problem::PolicyEvaluation(p) => job.run(&*setting.algorithm, &**p, graphs, threads, |_| None),
+        Problem::Quadratic(p) => job.run(&*setting.algorithm, &**p, graphs, threads, |_| None),
+        Problem::Learning64(p) => job.run(&*setting.algorithm, &**p, graphs, threads, |views| pictures::lowest(p, views)),
+        Problem::Learning32(p) => job.run(&*setting.algorithm32, &**p, graphs, threads, |views| pictures::lowest(p, views)),
     }
-    if !matches!(record.outcome, Outcome::Stopped(_)) {
-        bar.inc((setting.run.iterations - watch.seen) as u64);
-        write_file(&finished, &postcard::to_stdvec(&(digest, &record)).context("cannot write a run")?)?;
-        let _ = std::fs::remove_file(&half);
+}
+
+struct Job<'a> {
+    setting: &'a Setting,
+    s: usize,
+    seed: u64,
+    kept: &'a Path,
+    digest: [u8; 32],
+    bar: &'a ProgressBar,
+}
+
+impl Job<'_> {
+    fn finished(&self) -> PathBuf {
+        self.kept.join(format!("{}-{}.done", self.s, self.seed))
     }
-    Ok(record)
+
+    /// Runs, keeps the result, and lets `look` make a picture of the state at the end of the first seed.
+    fn run<T: Real>(
+        &self,
+        algorithm: &dyn Algorithm<T>,
+        problem: &dyn Bilevel<T>,
+        graphs: Sequence,
+        threads: &Threads,
+        look: impl Fn(&[View<'_, T>]) -> Option<String>,
+    ) -> Result<Record> {
+        let half = self.kept.join(format!("{}-{}.checkpoint", self.s, self.seed));
+        let resume = std::fs::read(&half).ok().and_then(|b| Checkpoint::<T>::from_bytes(&b).ok()).filter(|c| c.digest == self.digest);
+        let mut network = Simulator::new(graphs, threads.clone());
+        let mut watch = Watcher { bar: self.bar, seen: 0, digest: self.digest, half: &half, last: Instant::now(), error: None, look, picture: None };
+        watch.moved_to(resume.as_ref().map_or(0, |c| c.k));
+        let record = engine::run(algorithm, problem, &mut network, &problem.start(), &self.setting.run.plan(), resume, &mut watch)
+            .map_err(|e| anyhow::anyhow!("{}: {e}; remove {} to start anew", self.setting.series.label, half.display()))?;
+        if let Some(e) = watch.error.take() {
+            return Err(e);
+        }
+        if !matches!(record.outcome, Outcome::Stopped(_)) {
+            self.bar.inc((self.setting.run.iterations - watch.seen) as u64);
+            if let Some(picture) = watch.picture.filter(|_| self.seed == 0) {
+                write_file(&self.kept.join(format!("{}.svg", self.s)), picture.as_bytes())?;
+            }
+            write_file(&self.finished(), &postcard::to_stdvec(&(self.digest, &record)).context("cannot write a run")?)?;
+            let _ = std::fs::remove_file(&half);
+        }
+        Ok(record)
+    }
 }
 
 /// A checkpoint belongs to one text, version, setting and seed.
@@ -142,23 +181,25 @@ fn digest(experiment: &Experiment, setting: &Setting, seed: u64) -> [u8; 32] {
     *hash.finalize().as_bytes()
 }
 
-struct Watcher<'a> {
+struct Watcher<'a, L> {
     bar: &'a ProgressBar,
     seen: usize,
     digest: [u8; 32],
     half: &'a Path,
     last: Instant,
     error: Option<anyhow::Error>,
+    look: L,
+    picture: Option<String>,
 }
 
-impl Watcher<'_> {
+impl<L> Watcher<'_, L> {
     fn moved_to(&mut self, k: usize) {
         self.bar.inc((k - self.seen) as u64);
         self.seen = k;
     }
 }
 
-impl Watch<f64> for Watcher<'_> {
+impl<T: Real, L: Fn(&[View<'_, T>]) -> Option<String>> Watch<T> for Watcher<'_, L> {
     fn go_on(&mut self, _k: usize) -> bool {
         !STOP.load(Relaxed)
     }
@@ -173,7 +214,11 @@ impl Watch<f64> for Watcher<'_> {
         self.last.elapsed() > Duration::from_secs(20)
     }
 
-    fn checkpoint(&mut self, mut checkpoint: Checkpoint<f64>) {
+    fn finished(&mut self, views: &[View<'_, T>]) {
+        self.picture = (self.look)(views);
+    }
+
+    fn checkpoint(&mut self, mut checkpoint: Checkpoint<T>) {
         checkpoint.digest = self.digest;
         self.last = Instant::now();
         if let Err(e) = write_file(self.half, &checkpoint.to_bytes()) {

@@ -4,7 +4,7 @@ use crate::metrics::evaluate;
 pub use crate::metrics::mean;
 use crate::network::{Network, Traffic};
 use crate::problem::{Bilevel, Counted, Oracle, Start};
-use crate::rows::Real;
+use crate::rows::{Real, View};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
@@ -126,7 +126,7 @@ impl<T: Real> Checkpoint<T> {
 }
 
 /// What the caller hears and says while a run goes on.
-pub trait Watch<T> {
+pub trait Watch<T: Real> {
     /// Called between iterations, at least every [`Plan::every`]: return false to stop.
     fn go_on(&mut self, _k: usize) -> bool {
         true
@@ -137,12 +137,14 @@ pub trait Watch<T> {
     fn checkpoint_due(&mut self) -> bool {
         false
     }
+    /// The state at the end.
+    fn finished(&mut self, _views: &[View<'_, T>]) {}
     /// A checkpoint.
     fn checkpoint(&mut self, _checkpoint: Checkpoint<T>) {}
 }
 
 /// Nobody watches.
-impl<T> Watch<T> for () {}
+impl<T: Real> Watch<T> for () {}
 
 /// Runs an algorithm on a problem over a network, from the beginning or from a checkpoint.
 pub fn run<T: Real>(
@@ -212,6 +214,7 @@ pub fn run<T: Real>(
         }
         clock += from.elapsed();
     };
+    watch.finished(&state.views());
     Ok(Record { outcome, samples, state_bytes })
 }
 

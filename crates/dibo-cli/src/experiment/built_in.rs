@@ -1,5 +1,6 @@
 [
     ("quickstart", include_str!("../../../../experiments/quickstart.toml")),
+    ("policy", include_str!("../../../../experiments/policy.toml")),
     ("sensitivity", include_str!("../../../../experiments/sensitivity.toml")),
     ("rlnoise", include_str!("../../../../experiments/rlnoise.toml")),
     ("noise-sensitivity", include_str!("../../../../experiments/noise-sensitivity.toml")),

@@ -1,6 +1,7 @@
 //! Experiments: a TOML file becomes a list of settings (series), each of which is run with every seed.
 #[cfg(test)]
 mod fuzz;
+pub mod learning;
 pub mod spec;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,9 @@ use anyhow::{Context, Result, bail};
 use dibo::algorithm::{self, Algorithm, NAMES, Needs};
 use dibo::graph::check_connected;
 use dibo::mixing::Sequence;
+use dibo::problem::learning::TrainOn;
+use dibo::rows::Threads;
+use learning::Baseline;
 use spec::{GraphSpec, Problem, ProblemSpec, RunSpec};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -51,8 +55,11 @@ pub struct Setting {
     pub run: RunSpec,
     problem: ProblemSpec,
     graph: GraphSpec,
-    /// Parameters of the algorithm.
+    /// Parameters of the algorithm, for problems with 64-bit numbers …
     pub algorithm: Box<dyn Algorithm<f64>>,
+    /// … and with 32-bit ones.
+    pub algorithm32: Box<dyn Algorithm<f32>>,
+    baseline: Baseline,
     place: String,
 }
 
@@ -195,6 +202,8 @@ fn setting(source: &Source, p: &Section<'_>, g: &Section<'_>, r: &Section<'_>, a
     let name = a.get("name").ok_or_else(|| a.error("", "this [[algorithm]] has no name"))?;
     let algorithm = algorithm::find::<f64, _>(&name, AlgorithmSection(a))?;
     algorithm.check().map_err(|e| a.value_error(e))?;
+    let algorithm32 = algorithm::find::<f32, _>(&name, AlgorithmSection(a))?;
+    let baseline = baseline(a)?;
     let sections = [("problem", p), ("graph", g), ("run", r), ("algorithm", a)];
     let mut series = Series {
         label: a.get("label").unwrap_or_else(|| NAMES.iter().find(|n| n.0 == name).map_or(name.clone(), |n| n.1.into())),
@@ -215,8 +224,22 @@ fn setting(source: &Source, p: &Section<'_>, g: &Section<'_>, r: &Section<'_>, a
         problem: ProblemSpec::read(p)?,
         graph: GraphSpec::read(g)?,
         algorithm,
+        algorithm32,
+        baseline,
         place: source.name.clone(),
     })
+}
+
+/// The keys `train_on` and `tau` of an `[[algorithm]]`: what a single-level method minimises.
+fn baseline(a: &Section<'_>) -> Result<Baseline> {
+    let train_on = match a.get("train_on").as_deref() {
+        None | Some("both") => TrainOn::Both,
+        Some("validation") => TrainOn::Validation,
+        Some(other) => return Err(a.error("train_on", format!("train_on is '{other}'; it must be \"both\" or \"validation\""))),
+    };
+    let tau = a.get("tau").map(|t| t.parse::<f64>().ok().filter(|t| *t >= 0.0 && t.is_finite()).ok_or(t)).transpose();
+    let tau = tau.map_err(|t| a.error("tau", format!("tau is {t}; it must be a number, 0 or more")))?;
+    Ok(Baseline { train_on, tau })
 }
 
 /// Adds what is swept to the labels, and more where two would still be the same.
@@ -251,8 +274,18 @@ fn label(settings: &mut [Setting]) {
 
 impl Setting {
     /// The problem of one seed.
-    pub fn problem(&self, seed: u64, folder: &Path) -> Result<Problem> {
-        self.problem.build(seed, folder).with_context(|| format!("{}: [problem]", self.place))
+    pub fn problem(&self, seed: u64, folder: &Path, threads: &Threads) -> Result<Problem> {
+        self.problem.build(seed, folder, self.baseline, threads).with_context(|| format!("{}: [problem]", self.place))
+    }
+
+    /// True for policy evaluation, whose constants are known before a run.
+    pub fn has_closed_forms(&self) -> bool {
+        matches!(self.problem, ProblemSpec::PolicyEvaluation(_))
+    }
+
+    /// Number of agents.
+    pub fn agents(&self, seed: u64, folder: &Path) -> Result<usize> {
+        self.problem.agents(seed, folder).with_context(|| format!("{}: [problem]", self.place))
     }
 
     /// The graphs of one seed, with frozen weights where the algorithm wants them.
@@ -269,12 +302,11 @@ impl Setting {
 
     /// Refuses a problem without what the algorithm needs.
     pub fn check_needs(&self, seed: u64, folder: &Path) -> Result<()> {
-        let problem = self.problem(seed, folder)?;
-        let bilevel = problem.bilevel();
+        self.problem.agents(seed, folder).with_context(|| format!("{}: [problem]", self.place))?;
         let missing = match self.algorithm.needs() {
-            Needs::SecondOrder if bilevel.second_order().is_none() => "second-order products",
-            Needs::SingleLevel if bilevel.single_level().is_none() => "a single-level objective",
-            _ => "",
+            needs if self.problem.offers(needs) => "",
+            Needs::SecondOrder => "second-order products",
+            _ => "a single-level objective",
         };
         if !missing.is_empty() {
             bail!("{}: {} needs {missing}, which this problem does not have", self.place, self.series.label);
@@ -284,10 +316,8 @@ impl Setting {
 
     /// Refuses a graph that breaks the assumptions.
     pub fn check_graph(&self, seed: u64, folder: &Path) -> Result<()> {
-        let problem = self.problem(seed, folder)?;
-        let bilevel = problem.bilevel();
         if !self.graph.allow_disconnected {
-            let graphs = self.graphs(bilevel.agents(), seed, folder)?;
+            let graphs = self.graphs(self.agents(seed, folder)?, seed, folder)?;
             let window = self.graph.window(graphs.graphs());
             if let Err(e) = check_connected(graphs.graphs(), window, self.run.iterations) {
                 bail!("{}: [graph]: seed {seed}: {e}; set allow_disconnected = true to run all the same", self.place);

@@ -1,10 +1,14 @@
 //! What the sections of an experiment file may hold, and how they become problems, graphs and plans.
+use super::learning::{Baseline, LearningSpec};
 use super::text::Section;
 use anyhow::{Context, Result};
 use dibo::engine::Plan;
 use dibo::graph::{self, GraphSequence, Redraw};
 use dibo::mixing::{Rule, Sequence};
-use dibo::problem::{Instance, NoiseOn, PolicyEvaluation, Quadratic};
+use dibo::algorithm::Needs;
+use dibo::problem::learning::Learning;
+use dibo::problem::{Bilevel, Instance, NoiseOn, PolicyEvaluation, Quadratic};
+use dibo::rows::Threads;
 use dibo::trace;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -73,6 +77,8 @@ pub enum ProblemSpec {
     PolicyEvaluation(PolicyEvaluationSpec),
     /// General quadratic.
     Quadratic(QuadraticSpec),
+    /// Cleaning (or, if true, tuning) on images.
+    Learning(LearningSpec, bool),
 }
 
 /// A problem that has been made.
@@ -81,19 +87,13 @@ pub enum Problem {
     PolicyEvaluation(Box<PolicyEvaluation>),
     /// General quadratic.
     Quadratic(Box<Quadratic>),
+    /// Learning with 32-bit numbers.
+    Learning32(Box<Learning<f32>>),
+    /// Learning with 64-bit numbers.
+    Learning64(Box<Learning<f64>>),
 }
 
-impl Problem {
-    /// As the algorithms see it.
-    pub fn bilevel(&self) -> &dyn dibo::problem::Bilevel<f64> {
-        match self {
-            Problem::PolicyEvaluation(p) => &**p,
-            Problem::Quadratic(p) => &**p,
-        }
-    }
-}
-
-const PROBLEMS: &str = "policy-evaluation, quadratic";
+const PROBLEMS: &str = "policy-evaluation, quadratic, cleaning, tuning";
 
 impl ProblemSpec {
     /// Reads `[problem]`.
@@ -102,6 +102,7 @@ impl ProblemSpec {
         let spec = match kind.as_str() {
             "policy-evaluation" => ProblemSpec::PolicyEvaluation(section.read(&["kind"])?),
             "quadratic" => ProblemSpec::Quadratic(section.read(&["kind"])?),
+            "cleaning" | "tuning" => ProblemSpec::Learning(section.read(&["kind"])?, kind == "tuning"),
             _ => return Err(section.error("kind", format!("problem kind is '{kind}'; known are {PROBLEMS}"))),
         };
         spec.check().map_err(|e| section.value_error(e))?;
@@ -136,6 +137,7 @@ impl ProblemSpec {
                 real("states", numbers, 0.0, 2e9)
                     .map_err(|_| format!("states is {}; with {} agents its tables need {:.0} GB", p.states, p.agents, numbers * 8e-9))
             }
+            ProblemSpec::Learning(p, _) => p.check(),
             ProblemSpec::Quadratic(p) => {
                 for (name, value) in [("agents", p.agents), ("dim_x", p.dim_x), ("dim_y", p.dim_y)] {
                     size(name, value)?;
@@ -146,8 +148,26 @@ impl ProblemSpec {
         }
     }
 
+    /// Number of agents; the problem is made for this only if a file says how many.
+    pub fn agents(&self, seed: u64, folder: &Path) -> Result<usize> {
+        Ok(match self {
+            ProblemSpec::PolicyEvaluation(p) if p.file.is_empty() => p.agents,
+            ProblemSpec::Quadratic(p) => p.agents,
+            ProblemSpec::Learning(p, _) => p.agents,
+            ProblemSpec::PolicyEvaluation(_) => match self.build(seed, folder, Baseline::default(), &Threads::one())? {
+                Problem::PolicyEvaluation(p) => Bilevel::agents(&*p),
+                _ => unreachable!("a policy-evaluation file makes that problem"),
+            },
+        })
+    }
+
+    /// True if the problem can give what an algorithm needs.
+    pub fn offers(&self, needs: Needs) -> bool {
+        needs != Needs::SecondOrder || !matches!(self, ProblemSpec::Learning(..))
+    }
+
     /// Makes the problem of one seed. Relative files are looked for beside the experiment file.
-    pub fn build(&self, seed: u64, folder: &Path) -> Result<Problem> {
+    pub fn build(&self, seed: u64, folder: &Path, baseline: Baseline, threads: &Threads) -> Result<Problem> {
         match self {
             ProblemSpec::PolicyEvaluation(p) => {
                 let problem = if p.file.is_empty() {
@@ -173,6 +193,10 @@ impl ProblemSpec {
                 let g_weight = if p.g_weight == 0.0 { 1.0 } else { p.g_weight };
                 Ok(Problem::PolicyEvaluation(Box::new(problem.weights(f_weight, g_weight).noise(p.omega, p.noise_on, seed))))
             }
+            ProblemSpec::Learning(p, tuning) if p.bits == 64 => {
+                Ok(Problem::Learning64(Box::new(p.build(*tuning, baseline, seed, threads)?)))
+            }
+            ProblemSpec::Learning(p, tuning) => Ok(Problem::Learning32(Box::new(p.build(*tuning, baseline, seed, threads)?))),
             ProblemSpec::Quadratic(p) => {
                 Ok(Problem::Quadratic(Box::new(Quadratic::random(p.agents, p.dim_x, p.dim_y, seed, p.indefinite))))
             }

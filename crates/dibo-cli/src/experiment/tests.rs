@@ -61,7 +61,7 @@ fn every_built_in_experiment_runs() {
         let mut e = load(name, &["run.iterations=3".into(), "run.every=1".into()]).unwrap();
         e.seeds.truncate(1);
         check::before(&mut e).unwrap();
-        if e.settings[0].problem(0, &e.folder).unwrap().bilevel().agents() <= 100 {
+        if e.settings[0].agents(0, &e.folder).unwrap() <= 100 {
             assert!(check::explain(&e).unwrap().contains("smallest weights"), "{name}");
         }
         let out = folder.join(name);

@@ -207,11 +207,21 @@ impl<'a> Section<'a> {
 /// An algorithm's section as the registry reads it.
 pub struct AlgorithmSection<'a, 'b>(pub &'b Section<'a>);
 
+impl AlgorithmSection<'_, '_> {
+    /// Keys that are not the algorithm's: its name, and what a single-level method is to minimise.
+    fn keys_elsewhere(&self) -> Vec<&'static str> {
+        vec!["name", "label", "group", "train_on", "tau"]
+    }
+}
+
 impl Reader for AlgorithmSection<'_, '_> {
     type Error = anyhow::Error;
 
     fn read<P: DeserializeOwned + Serialize>(self) -> Result<P> {
-        self.0.read(&["name", "label", "group"])
+        {
+            let except = self.keys_elsewhere();
+            self.0.read(&except)
+        }
     }
 
     fn unknown(self, known: String) -> anyhow::Error {

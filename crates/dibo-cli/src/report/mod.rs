@@ -143,7 +143,7 @@ fn image(kind: &str, bytes: &[u8]) -> Value {
     Value::from_safe_string(format!("<img alt=\"\" src=\"data:image/{kind};base64,{}\">", base64(bytes)))
 }
 
-fn base64(bytes: &[u8]) -> String {
+pub fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for part in bytes.chunks(3) {

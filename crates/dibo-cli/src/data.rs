@@ -1,0 +1,97 @@
+//! Data sets: which there are, where they lie, how to get them. A small part of MNIST comes with the command.
+use anyhow::{Context, Result, anyhow, bail};
+use dibo::data::{Dataset, Official, parse_images, parse_labels};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Names that experiment files may use.
+pub const NAMES: [&str; 3] = ["mnist-2500", "mnist", "fashion-mnist"];
+
+/// 2,500 training samples of MNIST and its 10,000 test samples, gzipped IDX; see data/README.md for origin and licence.
+const SHIPPED: [(&str, &[u8]); 4] = [
+    ("train-images-idx3-ubyte.gz", include_bytes!("../data/mnist-2500/train-images-idx3-ubyte.gz")),
+    ("train-labels-idx1-ubyte.gz", include_bytes!("../data/mnist-2500/train-labels-idx1-ubyte.gz")),
+    ("t10k-images-idx3-ubyte.gz", include_bytes!("../data/mnist-2500/t10k-images-idx3-ubyte.gz")),
+    ("t10k-labels-idx1-ubyte.gz", include_bytes!("../data/mnist-2500/t10k-labels-idx1-ubyte.gz")),
+];
+
+static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+
+/// Sets the folder that `--data` names, once.
+pub fn set_folder(folder: Option<PathBuf>) {
+    if let Some(folder) = folder {
+        let _ = FOLDER.set(folder);
+    }
+}
+
+/// Where data sets lie: `--data`, else `DIBO_DATA`, else the platform's folder for data.
+pub fn folder() -> PathBuf {
+    let home = || directories::ProjectDirs::from("", "", "dibo").map_or_else(|| PathBuf::from("data"), |d| d.data_dir().to_path_buf());
+    FOLDER.get().cloned().or_else(|| std::env::var_os("DIBO_DATA").map(PathBuf::from)).unwrap_or_else(home)
+}
+
+type Pair = (Arc<Dataset>, Arc<Dataset>);
+
+/// Training and test samples of a data set; read once and kept.
+pub fn load(name: &str) -> Result<Pair> {
+    static LOADED: Mutex<BTreeMap<String, Pair>> = Mutex::new(BTreeMap::new());
+    let mut loaded = LOADED.lock().map_err(|_| anyhow!("another thread failed while reading data"))?;
+    if let Some(pair) = loaded.get(name) {
+        return Ok(pair.clone());
+    }
+    let (train, test) = match name {
+        "mnist-2500" => shipped()?,
+        _ => {
+            let official = Official::ALL.into_iter().find(|o| o.name() == name).ok_or_else(|| anyhow!("there is no data set '{name}'"))?;
+            official.read(&folder()).map_err(|e| anyhow!("{e}; `dibo data` says how to get it"))?
+        }
+    };
+    let pair = (Arc::new(train), Arc::new(test));
+    loaded.insert(name.into(), pair.clone());
+    Ok(pair)
+}
+
+fn shipped() -> Result<(Dataset, Dataset)> {
+    let unpack = |i: usize| -> Result<(&Path, Vec<u8>)> {
+        let mut bytes = Vec::new();
+        flate2::read::GzDecoder::new(SHIPPED[i].1).read_to_end(&mut bytes).with_context(|| SHIPPED[i].0)?;
+        Ok((Path::new(SHIPPED[i].0), bytes))
+    };
+    let part = |images: usize| -> Result<Dataset> {
+        let ((name, pixels), (label_name, labels)) = (unpack(images)?, unpack(images + 1)?);
+        let (_, width, pixels) = parse_images(name, pixels)?;
+        Dataset::new(pixels, parse_labels(label_name, labels)?, width, 10).map_err(anyhow::Error::msg)
+    };
+    Ok((part(0)?, part(2)?))
+}
+
+/// `dibo data`: what is there and how to get the rest.
+pub fn list() -> String {
+    let folder = folder();
+    let mut text = format!("data folder: {} (change it with --data or DIBO_DATA)\n\n", folder.display());
+    text += "  mnist-2500      comes with dibo: 2,500 training and 10,000 test samples of MNIST\n";
+    for official in Official::ALL {
+        let state = match official.read(&folder) {
+            Ok((train, test)) => format!("here, digests are right: {} training and {} test samples", train.len(), test.len()),
+            Err(e) if folder.join(official.name()).exists() => format!("not usable: {e}"),
+            Err(_) => format!("not here; `dibo data get {}` downloads it", official.name()),
+        };
+        text += &format!("  {:<15} {state}\n", official.name());
+    }
+    text += "\nBy hand: put the four IDX files of a data set (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-…; raw or .gz) into a folder of its\nname inside the data folder.\n";
+    text
+}
+
+/// `dibo data get NAME`: downloads a data set from the Hugging Face hub and checks every digest before a file is kept.
+pub fn get(name: &str) -> Result<()> {
+    let Some(official) = Official::ALL.into_iter().find(|o| o.name() == name) else {
+        bail!("there is no data set '{name}' to get; known are mnist and fashion-mnist");
+    };
+    let _ = official;
+    bail!(
+        "this dibo was built without the hub client: put the four IDX files of {name} into {} by hand (`dibo data` says which)",
+        folder().join(name).display()
+    );
+}
