@@ -24,7 +24,10 @@ pub fn lowest<T: Real>(problem: &Learning<T>, views: &[View<'_, T>]) -> Option<S
     }
     let (cell, side) = ((78, 104), (dealt.data.pixels() as f64).sqrt() as u32);
     let size = (COLUMNS * cell.0 + 8, ROWS * cell.1 + 8);
-    let mut svg = format!("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"11\">", size.0, size.1);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"11\">",
+        size.0, size.1
+    );
     for (place, (psi, agent, j)) in samples.iter().take(COLUMNS * ROWS).enumerate() {
         let (left, top) = (8 + place % COLUMNS * cell.0, 8 + place / COLUMNS * cell.1);
         let hand = &hands[*agent];
@@ -57,6 +60,7 @@ fn png(pixels: &[u8], side: u32) -> Option<Vec<u8>> {
 /// The pictures that the runs left in a results folder, with a title each.
 pub fn kept(out: &Path, manifest: &Manifest) -> Vec<(String, String)> {
     let read = |s: usize| std::fs::read_to_string(out.join("runs").join(format!("{s}.svg"))).ok();
-    let title = |s: usize| format!("{}: the {} training images with the lowest weights (first seed)", manifest.series[s].label, COLUMNS * ROWS);
+    let title =
+        |s: usize| format!("{}: the {} training images with the lowest weights (first seed)", manifest.series[s].label, COLUMNS * ROWS);
     (0..manifest.series.len()).filter_map(|s| Some((title(s), read(s)?))).collect()
 }

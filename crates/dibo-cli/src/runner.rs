@@ -4,8 +4,8 @@ use crate::experiment::{Experiment, Setting};
 use crate::pictures;
 use crate::results::{CurveRow, Curves, Machine, Manifest, RunRecord, write_file};
 use anyhow::{Context, Result};
-use dibo::engine::{self, Checkpoint, Outcome, Record, Sample, Watch};
 use dibo::algorithm::Algorithm;
+use dibo::engine::{self, Checkpoint, Outcome, Record, Sample, Watch};
 use dibo::mixing::Sequence;
 use dibo::network::Simulator;
 use dibo::problem::Bilevel;
@@ -151,7 +151,8 @@ impl Job<'_> {
         let half = self.kept.join(format!("{}-{}.checkpoint", self.s, self.seed));
         let resume = std::fs::read(&half).ok().and_then(|b| Checkpoint::<T>::from_bytes(&b).ok()).filter(|c| c.digest == self.digest);
         let mut network = Simulator::new(graphs, threads.clone());
-        let mut watch = Watcher { bar: self.bar, seen: 0, digest: self.digest, half: &half, last: Instant::now(), error: None, look, picture: None };
+        let mut watch =
+            Watcher { bar: self.bar, seen: 0, digest: self.digest, half: &half, last: Instant::now(), error: None, look, picture: None };
         watch.moved_to(resume.as_ref().map_or(0, |c| c.k));
         let record = engine::run(algorithm, problem, &mut network, &problem.start(), &self.setting.run.plan(), resume, &mut watch)
             .map_err(|e| anyhow::anyhow!("{}: {e}; remove {} to start anew", self.setting.series.label, half.display()))?;

@@ -1,6 +1,6 @@
 //! The network: one verb, [`Network::round`], by which agents pull decision variables and push trackers; and the simulator.
 use crate::mixing::{Mixing, Sequence};
-use crate::rows::{Buffer, Disjoint, LANES, Pair, Part, Real, Rows, Threads, add, push_pull_rows, push_rows};
+use crate::rows::{Buffer, Disjoint, GROUP, Pair, Part, Real, Rows, Threads, add, push_pull_rows, push_rows};
 
 /// One variable's exchange in a round. With `pull`, the decision variable becomes `A·v − η∘t` where t is `push` **before** the
 /// round; `push` becomes `B·t − minus`.
@@ -80,7 +80,7 @@ const WHOLE: usize = 1 << 20;
 /// Size of a panel's copy: two of them stay in the first-level cache, where each row is read once for every neighbour.
 const PANEL: usize = 1 << 14;
 /// Least work of a thread (entries × groups of columns): below it, handing rows to another core costs more than it saves.
-const LEAST: usize = 1 << 12;
+const LEAST: usize = 1 << 11;
 
 impl<T: Real> Simulator<T> {
     /// A network that follows this sequence.
@@ -165,13 +165,13 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
             std::mem::swap(v.data_mut(), old_v);
             (Disjoint::new(v.data_mut()), *eta)
         });
-        let work = csr.from.len() * (stride / LANES) / n.max(1);
+        let work = csr.from.len() * (stride / GROUP) / n.max(1);
         threads.ranges(n, LEAST / work.max(1), |_, rows| {
             mix(v.as_ref(), &t, Part { rows, columns: 0..stride, stride, source_stride: stride }, old_v, old_t);
         });
     } else {
         // Panel by panel: copy the old columns of all rows, then write them in place.
-        let width = (PANEL / size_of::<T>() / n / LANES * LANES).clamp(4 * LANES, stride);
+        let width = (PANEL / size_of::<T>() / n / GROUP * GROUP).clamp(GROUP, stride);
         let old = Disjoint::new(scratch);
         let t = Disjoint::new(lane.push.data_mut());
         let v = lane.pull.as_mut().map(|(v, eta)| (Disjoint::new(v.data_mut()), *eta));
@@ -261,7 +261,7 @@ mod tests {
     fn bytes_are_counted_per_link() {
         let mut network: Simulator<f64> = Simulator::new(Sequence::uniform(crate::graph::Static::ring(5)), Threads::one());
         let (mut v, mut t, mut w) = (Rows::zeros(5, 3), Rows::zeros(5, 3), Rows::zeros(5, 1));
-        network.round(0, &mut [Lane { pull: Some((&mut v, &[0.0; 8])), push: &mut t, minus: None, plus: None }, Lane::push(&mut w)]);
+        network.round(0, &mut [Lane { pull: Some((&mut v, &[0.0; 16])), push: &mut t, minus: None, plus: None }, Lane::push(&mut w)]);
         assert_eq!(network.traffic(), Traffic { rounds: 1, messages: 5, bytes: 5 * (3 + 3 + 1) * 8 });
     }
 
@@ -273,8 +273,8 @@ mod tests {
             (ones.clone(), ones.clone(), Rows::from_vectors(&vec![[1.0]; 9]), Rows::zeros(9, 1));
         let (mut averaged, mut zero) = (Rows::<f64>::from_vectors(&(0..9).map(|i| [i as f64]).collect::<Vec<_>>()), Rows::zeros(9, 1));
         for k in 0..200 {
-            let pull = Lane { pull: Some((&mut constant, &[0.0; 8])), push: &mut nothing, minus: None, plus: None };
-            let pull2 = Lane { pull: Some((&mut averaged, &[0.0; 8])), push: &mut zero, minus: None, plus: None };
+            let pull = Lane { pull: Some((&mut constant, &[0.0; 16])), push: &mut nothing, minus: None, plus: None };
+            let pull2 = Lane { pull: Some((&mut averaged, &[0.0; 16])), push: &mut zero, minus: None, plus: None };
             network.round(k, &mut [pull, pull2, Lane::push(&mut u), Lane::push(&mut w)]);
         }
         for i in 0..9 {

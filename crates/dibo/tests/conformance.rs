@@ -154,8 +154,8 @@ fn bits(state: &mut dyn dibo::algorithm::State<f64>) -> Vec<u64> {
     shown.into_iter().chain(state.memory().iter().flat_map(|rows| rows.data().iter().map(|v| v.to_bits()).collect::<Vec<_>>())).collect()
 }
 
-/// The problems are chosen so that the kernels really share their work: a push-pull of a stack needs 4,096 units (links × groups of eight
-/// columns) a thread, an element-wise update 1,024 groups, gradients 128 agents; and above 1 MiB a stack is mixed panel by panel.
+/// The problems are chosen so that the kernels really share their work: a push-pull of a stack needs 2,048 units (links × groups of sixteen
+/// columns) a thread, an element-wise update 512 groups, gradients 128 agents; and above 1 MiB a stack is mixed panel by panel.
 #[test]
 fn threads_do_not_change_a_bit() {
     let sharing: Vec<(&str, Box<dyn Bilevel<f64>>)> = vec![

@@ -2,10 +2,10 @@
 use super::learning::{Baseline, LearningSpec};
 use super::text::Section;
 use anyhow::{Context, Result};
+use dibo::algorithm::Needs;
 use dibo::engine::Plan;
 use dibo::graph::{self, GraphSequence, Redraw};
 use dibo::mixing::{Rule, Sequence};
-use dibo::algorithm::Needs;
 use dibo::problem::learning::Learning;
 use dibo::problem::{Bilevel, Instance, NoiseOn, PolicyEvaluation, Quadratic};
 use dibo::rows::Threads;

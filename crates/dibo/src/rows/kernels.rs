@@ -1,6 +1,6 @@
 //! The inner loops. Each is written once as plain Rust and compiled three times (AVX-512, AVX2, baseline); the CPU's features are
 //! looked up at run time. Element-wise work gives the same bits at every width, and nothing here sums across lanes.
-use super::{Disjoint, LANES, Real};
+use super::{Disjoint, GROUP, LANES, Real};
 use std::ops::Range;
 
 /// Compiles a function for several instruction sets and calls the best one that this CPU has.
@@ -258,7 +258,7 @@ impl<T: Real> Weights<'_, T> {
 pub struct Part {
     /// Receiving rows.
     pub rows: Range<usize>,
-    /// Columns, whole groups of [`LANES`].
+    /// Columns, whole groups of [`GROUP`].
     pub columns: Range<usize>,
     /// Distance between rows of the destination.
     pub stride: usize,
@@ -297,24 +297,24 @@ for_each_cpu! {
     }
 }
 
-/// A group of lanes: what the compiler keeps in one register.
-type Group<T> = [T; LANES];
+/// A group of columns: one AVX-512 register of `f32`, two of `f64`.
+type Group<T> = [T; GROUP];
 
 #[inline(always)]
 fn groups<T: Real, const G: usize>(from: &[T], at: usize) -> &[Group<T>; G] {
-    from[at..at + G * LANES].as_chunks().0.try_into().expect("whole groups")
+    from[at..at + G * GROUP].as_chunks().0.try_into().expect("whole groups")
 }
 
 #[inline(always)]
 fn groups_mut<T: Real, const G: usize>(to: &mut [T], at: usize) -> &mut [Group<T>; G] {
-    to[at..at + G * LANES].as_chunks_mut().0.try_into().expect("whole groups")
+    to[at..at + G * GROUP].as_chunks_mut().0.try_into().expect("whole groups")
 }
 
 #[inline(always)]
 fn weighted<T: Real, const G: usize>(w: T, from: &[Group<T>; G]) -> [Group<T>; G] {
     let mut out = *from;
     for g in 0..G {
-        for lane in 0..LANES {
+        for lane in 0..GROUP {
             out[g][lane] = w * from[g][lane];
         }
     }
@@ -324,7 +324,7 @@ fn weighted<T: Real, const G: usize>(w: T, from: &[Group<T>; G]) -> [Group<T>; G
 #[inline(always)]
 fn subtract<T: Real, const G: usize>(from: &mut [Group<T>; G], what: &[Group<T>; G]) {
     for g in 0..G {
-        for lane in 0..LANES {
+        for lane in 0..GROUP {
             from[g][lane] -= what[g][lane];
         }
     }
@@ -334,7 +334,7 @@ fn subtract<T: Real, const G: usize>(from: &mut [Group<T>; G], what: &[Group<T>;
 #[inline(always)]
 fn add_weighted<T: Real, const G: usize>(sum: &mut [Group<T>; G], w: Option<T>, from: &[Group<T>; G]) {
     for g in 0..G {
-        for lane in 0..LANES {
+        for lane in 0..GROUP {
             sum[g][lane] += w.map_or(from[g][lane], |w| w * from[g][lane]);
         }
     }
@@ -349,18 +349,14 @@ macro_rules! by_blocks {
                 ($groups:literal) => {{
                     const $g: usize = $groups;
                     $body;
-                    $c += $groups * LANES;
+                    $c += $groups * GROUP;
                 }};
             }
-            match (($width - $c) / LANES).min($widest) {
+            match (($width - $c) / GROUP).min($widest) {
                 1 => block!(1),
                 2 => block!(2),
                 3 => block!(3),
-                4 => block!(4),
-                5 => block!(5),
-                6 => block!(6),
-                7 => block!(7),
-                _ => block!(8),
+                _ => block!(4),
             }
         }
     }};
@@ -381,7 +377,7 @@ fn push_some<T: Real>(
         let row = unsafe { out.get(i * stride + columns.start..i * stride + columns.end) };
         let entries = csr.start[i] as usize..csr.start[i + 1] as usize;
         let senders = &csr.from[entries.clone()];
-        by_blocks!(row.len(), 8, |c, G| {
+        by_blocks!(row.len(), 4, |c, G| {
             // Every row hears itself, so there is a first sender; the sum begins with it.
             let j = senders[0] as usize;
             let mut sum = weighted(weight(i, j, entries.start), groups::<T, G>(source, j * source_stride + c));
@@ -416,8 +412,8 @@ fn push_pull_some<T: Real>(
         let (to_v, to_t) = unsafe { (out.v.get(here.clone()), out.t.get(here.clone())) };
         let entries = csr.start[i] as usize..csr.start[i + 1] as usize;
         let senders = &csr.from[entries.clone()];
-        // Two sums of up to eight groups fill half of AVX-512's registers.
-        by_blocks!(to_v.len(), 8, |c, G| {
+        // Two sums of up to four groups fill at most half of AVX-512's registers.
+        by_blocks!(to_v.len(), 4, |c, G| {
             let j = senders[0] as usize;
             let (a, b) = of_entry(i, j, entries.start);
             let mut v =
@@ -434,7 +430,7 @@ fn push_pull_some<T: Real>(
             }
             let (eta, mine) = (groups::<T, G>(eta, columns.start + c), groups::<T, G>(old.t, i * source_stride + c));
             for g in 0..G {
-                for lane in 0..LANES {
+                for lane in 0..GROUP {
                     v[g][lane] -= eta[g][lane] * mine[g][lane];
                 }
             }

@@ -62,8 +62,11 @@ macro_rules! real {
 real!(f32);
 real!(f64);
 
-/// Elements by which every row is padded and every kernel is cut: 64 bytes of `f64`.
-pub const LANES: usize = 8;
+/// Columns by which every row is padded and mixing is cut.
+pub const GROUP: usize = 16;
+
+/// Lanes of the kernels that name their registers: eight `f64`.
+pub(crate) const LANES: usize = 8;
 
 /// Numbers that begin on a cache line: a kernel's wide load then touches one line, not two.
 pub type Buffer<T> = aligned_vec::AVec<T, aligned_vec::ConstAlign<64>>;
@@ -86,7 +89,7 @@ impl<T: Real> Rows<T> {
     pub fn ragged(widths: &[usize]) -> Self {
         let mut starts = vec![0];
         for w in widths {
-            starts.push(starts[starts.len() - 1] + w.next_multiple_of(64 / size_of::<T>()));
+            starts.push(starts[starts.len() - 1] + w.next_multiple_of(GROUP));
         }
         let mut data = Buffer::new(64);
         data.resize(starts[widths.len()], T::ZERO);
@@ -198,8 +201,8 @@ impl<T: Real> Rows<T> {
         assert_eq!(self.starts, other.starts, "rows of different shapes");
         let mine = Disjoint::new(&mut self.data);
         // Cut like the rows of the other kernels, so that rows stay in their thread's cache.
-        threads.ranges(other.data.len() / LANES, 1 << 10, |_, r| {
-            let r = r.start * LANES..r.end * LANES;
+        threads.ranges(other.data.len() / GROUP, 1 << 9, |_, r| {
+            let r = r.start * GROUP..r.end * GROUP;
             // SAFETY: the ranges of different threads do not overlap.
             job(unsafe { mine.get(r.clone()) }, &other.data[r]);
         });
