@@ -37,7 +37,7 @@ pub fn lowest<T: Real>(problem: &Learning<T>, views: &[View<'_, T>]) -> Option<S
         write!(
             svg,
             "<image x=\"{left}\" y=\"{top}\" width=\"64\" height=\"64\" style=\"image-rendering:pixelated\" href=\"data:image/png;base64,{}\"/>\
-             <text x=\"{left}\" y=\"{}\" fill=\"currentColor\">given {}, is {truth}</text><text x=\"{left}\" y=\"{}\" fill=\"{colour}\">{mark}, σ {:.2}</text>",
+             <text x=\"{left}\" y=\"{}\" fill=\"#777\">given {}, is {truth}</text><text x=\"{left}\" y=\"{}\" fill=\"{colour}\">{mark}, σ {:.2}</text>",
             base64(&image),
             top + 77,
             hand.given[*j],

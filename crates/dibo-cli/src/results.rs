@@ -144,6 +144,23 @@ pub struct Figure {
     pub panels: Option<String>,
 }
 
+impl Figure {
+    /// The mean curve of a metric against iterations.
+    pub fn line(y: &str, log: &str) -> Self {
+        Figure {
+            name: y.replace('_', "-"),
+            title: String::new(),
+            x: iteration(),
+            y: y.into(),
+            y2: None,
+            kind: line(),
+            log: log.into(),
+            only: BTreeMap::new(),
+            panels: None,
+        }
+    }
+}
+
 fn iteration() -> String {
     "iteration".into()
 }

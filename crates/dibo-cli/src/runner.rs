@@ -45,7 +45,7 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
     // Seeds fan out over the cores; only where there are fewer runs than cores does one run use several.
     let workers = options.threads.min(jobs.len()).max(1);
     let inside = (options.threads / workers).max(1);
-    let (next, done, error) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(None));
+    let (next, done, reused, error) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(None));
     let records: Vec<Mutex<Option<Record>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     std::thread::scope(|scope| {
         for _ in 0..workers {
@@ -56,7 +56,7 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
                     if STOP.load(Relaxed) || error.lock().is_ok_and(|e| e.is_some()) {
                         return;
                     }
-                    match one(experiment, s, seed, &kept, &threads, &bar) {
+                    match one(experiment, s, seed, &kept, &threads, &bar, &reused) {
                         Ok(record) => {
                             bar.set_message(format!("{}/{} runs", done.fetch_add(1, Relaxed) + 1, jobs.len()));
                             *records[job].lock().expect("no panic while held") = Some(record);
@@ -68,6 +68,10 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
         }
     });
     bar.finish_and_clear();
+    let kept_runs = reused.load(Relaxed);
+    if kept_runs > 0 {
+        println!("{kept_runs} of {} runs were found finished in {} (--fresh does all anew)", jobs.len(), options.out.display());
+    }
     if let Some(e) = error.into_inner().expect("all threads are done") {
         return Err(e);
     }
@@ -106,13 +110,22 @@ fn progress(total: u64, quiet: bool) -> ProgressBar {
 }
 
 /// One setting with one seed, from where it was left.
-fn one(experiment: &Experiment, s: usize, seed: u64, kept: &Path, threads: &Threads, bar: &ProgressBar) -> Result<Record> {
+fn one(
+    experiment: &Experiment,
+    s: usize,
+    seed: u64,
+    kept: &Path,
+    threads: &Threads,
+    bar: &ProgressBar,
+    reused: &AtomicUsize,
+) -> Result<Record> {
     let setting = &experiment.settings[s];
     let job = Job { setting, s, seed, kept, digest: digest(experiment, setting, seed), bar };
     if let Some((found, record)) = std::fs::read(job.finished()).ok().and_then(|b| postcard::from_bytes::<([u8; 32], Record)>(&b).ok())
         && found == job.digest
     {
         bar.inc(setting.run.iterations as u64);
+        reused.fetch_add(1, Relaxed);
         return Ok(record);
     }
     let problem = setting.problem(seed, &experiment.folder, threads)?;

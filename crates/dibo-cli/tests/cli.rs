@@ -118,7 +118,11 @@ fn bad_input_gets_one_clear_line_and_exit_code_2() {
     }
     let missing = dibo(folder.path(), &["run", "nothing.toml"]);
     assert_eq!(missing.status.code(), Some(2));
-    assert!(text(&missing.stderr).contains("sensitivity"), "{}", text(&missing.stderr));
+    assert!(
+        text(&missing.stderr).contains("there is no experiment") && text(&missing.stderr).contains("sensitivity"),
+        "{}",
+        text(&missing.stderr)
+    );
     let set = dibo(folder.path(), &["run", "sensitivity", "--set", "run.itertions=5"]);
     assert_eq!(set.status.code(), Some(2));
     assert!(text(&set.stderr).contains("itertions"), "{}", text(&set.stderr));

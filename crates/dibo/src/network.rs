@@ -232,14 +232,14 @@ mod tests {
                 }
                 network.round(k, &mut [Lane::push_pull(&mut v, &eta, &mut t, &d0, k == 15)]);
                 for i in 0..n {
-                    for c in 0..width {
+                    for (c, eta) in eta.iter().enumerate().take(width) {
                         // Equal weights of a pulled row are applied to the sum.
                         let (mut pulled, mut pushed) = (T::ZERO, T::ZERO);
                         for j in m.graph.senders(i).iter().map(|j| *j as usize) {
                             pulled += old_v.row(j)[c];
                             pushed += T::of(m.b(i, j)) * old_t.row(j)[c];
                         }
-                        assert_eq!(v.row(i)[c], T::of(m.a(i, i)) * pulled - eta[c] * old_t.row(i)[c]);
+                        assert_eq!(v.row(i)[c], T::of(m.a(i, i)) * pulled - *eta * old_t.row(i)[c]);
                         assert_eq!(t.row(i)[c], pushed - d0.row(i)[c]);
                     }
                 }
@@ -268,9 +268,8 @@ mod tests {
     #[test]
     fn push_sum_of_one_is_one_and_a_pull_keeps_constants() {
         let mut network: Simulator<f64> = Simulator::new(Sequence::uniform(ErdosRenyi::new(9, 0.3, 4, true)), Threads::one());
-        let ones = Rows::from_vectors(&vec![[3.5]; 9]);
-        let (mut constant, mut u, mut w, mut nothing) =
-            (ones.clone(), ones.clone(), Rows::from_vectors(&vec![[1.0]; 9]), Rows::zeros(9, 1));
+        let ones = Rows::from_vectors(&[[3.5]; 9]);
+        let (mut constant, mut u, mut w, mut nothing) = (ones.clone(), ones.clone(), Rows::from_vectors(&[[1.0]; 9]), Rows::zeros(9, 1));
         let (mut averaged, mut zero) = (Rows::<f64>::from_vectors(&(0..9).map(|i| [i as f64]).collect::<Vec<_>>()), Rows::zeros(9, 1));
         for k in 0..200 {
             let pull = Lane { pull: Some((&mut constant, &[0.0; 16])), push: &mut nothing, minus: None, plus: None };

@@ -1,6 +1,7 @@
 //! Judges the paper's claims from a run: one short function per claim, from the numbers of the run alone.
 mod data;
 mod double_loop;
+mod learning;
 mod rings;
 mod sensitivity;
 mod theory;
@@ -45,6 +46,13 @@ const CLAIMS: &[(&str, &str, Judge)] = &[
     ("P19", "FAB is best in time and memory against PushSum_FAB and PushPull_SOBA", variants::p19),
     ("P20", "Centralized_FAB bounds the others", variants::p20),
     ("P21", "FAB bears a step of 0.15, PushSum_FAB only about 0.001", variants::p21),
+    ("H1", "FAB's test accuracy is above every baseline, for each corruption rate", learning::ahead),
+    ("H3", "FAB's τ settles near 0.15", learning::h3),
+    ("H4", "The baselines at τ = 0.15 are a little better than at τ = 0.2", learning::h4),
+    ("C1", "FAB is above all baselines at each corruption rate", learning::ahead),
+    ("C3", "The baselines degrade strongly as cr grows, and FAB's lead grows", learning::c3),
+    ("C11", "FAB costs about twice AB/Push-Pull in bytes", learning::c11),
+    ("C12", "The sample weights separate clean from corrupted samples", learning::c12),
     ("T1", "min ‖∇F*‖² falls like K^−2/3", theory::t1),
     ("T2", "The mean consensus error falls like K^−1", theory::t2),
     ("T4", "The fixed point's hypergradient is biased by O(1/λ)", theory::t4),

@@ -86,10 +86,11 @@ pub fn load(file_or_name: &str, overrides: &[String]) -> Result<Experiment> {
         return parse(source.with(overrides)?, name, Path::new("."));
     }
     let path = Path::new(file_or_name);
-    let text = std::fs::read_to_string(path).with_context(|| {
+    if !path.exists() {
         let names = BUILT_IN.iter().map(|b| b.0).collect::<Vec<_>>().join(", ");
-        format!("cannot read '{file_or_name}': give the path of a TOML file or one of {names}")
-    })?;
+        bail!("there is no experiment '{file_or_name}': give the path of a TOML file or one of {names}");
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {file_or_name}"))?;
     let name = path.file_stem().map_or("experiment".into(), |s| s.to_string_lossy().into_owned());
     let source = Source { name: file_or_name.to_string(), text };
     parse(source.with(overrides)?, &name, path.parent().unwrap_or(Path::new(".")))
@@ -144,7 +145,7 @@ pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experi
     if algorithms.is_empty() {
         bail!("{}: no [[algorithm]] is given; known are {}", source.name, NAMES.iter().map(|n| n.0).collect::<Vec<_>>().join(", "));
     }
-    let figures = figures.iter().map(|f| f.read::<Figure>(&[])).collect::<Result<_>>()?;
+    let mut figures = figures.iter().map(|f| f.read::<Figure>(&[])).collect::<Result<Vec<_>>>()?;
     if cases.is_empty() {
         cases.push([none()?, none()?, none()?, none()?]);
     }
@@ -164,6 +165,12 @@ pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experi
         }
     }
     label(&mut settings);
+    if figures.is_empty() {
+        // A file that asks for no plot gets the one that nearly everybody wants.
+        let learning = settings.iter().all(|s| !s.has_closed_forms() && s.series.settings.contains_key("problem.data"));
+        let (y, log) = if learning { ("test_accuracy", "") } else { ("relative_error", "y") };
+        figures.push(Figure::line(y, log));
+    }
     Ok(Experiment {
         name: if name.is_empty() { default_name.into() } else { name },
         title,

@@ -31,7 +31,7 @@ impl Source {
         self.error(error.span().map_or(0, |s| s.start), message)
     }
 
-    /// The text with `--set key=value` carried out. `algorithm.key` sets it in every algorithm that the file has.
+    /// The text with `--set key=value` carried out. `algorithm.key` sets it in every algorithm that has the key.
     pub fn with(mut self, overrides: &[String]) -> Result<Source> {
         if overrides.is_empty() {
             return Ok(self);
@@ -59,6 +59,10 @@ impl Source {
             }
             if tables.is_empty() {
                 return Err(anyhow!("--set {set}: '{key}' lies in something that is not a table"));
+            }
+            // Of several algorithms, those that have the key; all, if none has it.
+            if tables.iter().any(|t| t.contains_key(last)) {
+                tables.retain(|t| t.contains_key(last));
             }
             tables.into_iter().for_each(|t| drop(t.insert(last, toml_edit::value(value.clone()))));
             // What the user sets now is stronger than what a case says.
@@ -191,7 +195,11 @@ impl<'a> Section<'a> {
             blank[entry.value.start + span.len()..entry.value.end].iter_mut().filter(|b| **b == b'\n').for_each(|b| *b = b' ');
         }
         let blanked = String::from_utf8(blank).map_err(|_| self.source.error(self.header, "the file is not UTF-8"))?;
-        let value: P = toml::from_str(&blanked).map_err(|e| self.source.toml_error(&e))?;
+        let value: P = toml::from_str(&blanked).map_err(|e| match e.message().starts_with("missing field") {
+            // What is missing has no place of its own: name the section's.
+            true => self.source.error(self.header, e.message().trim()),
+            false => self.source.toml_error(&e),
+        })?;
         // Flattened types let unknown keys pass: whatever does not come back when the value is written was not understood.
         let known = toml::Table::try_from(&value).map_err(|e| self.source.error(self.header, e))?;
         match self.entries.iter().find(|e| !except.contains(&e.key.as_str()) && !known.contains_key(&e.key)) {

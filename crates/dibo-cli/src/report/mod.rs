@@ -24,14 +24,10 @@ pub struct Extra {
 /// Content of an extra part; all text is escaped.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// Plain text; an empty line begins a paragraph.
-    Text(String),
     /// Rows of cells; the first row is the head.
     Table(Vec<Vec<String>>),
     /// A picture as SVG text.
     Svg(String),
-    /// A picture as the bytes of a PNG file.
-    Png(Vec<u8>),
 }
 
 /// Draws the plots and writes `report.html` into the folder; returns its path.
@@ -83,10 +79,8 @@ pub fn write(dir: &Path, manifest: &Manifest, curves: &Curves, claims: &[Claim],
         context! { id, statement, number, reading, class, mark, word }
     });
     let extras = extras.iter().map(|extra| match &extra.body {
-        Body::Text(text) => context! { title => extra.title.as_str(), paragraphs => paragraphs(text) },
         Body::Table(rows) => context! { title => extra.title.as_str(), head => rows.first().cloned(), rows => rows.iter().skip(1).cloned().collect::<Vec<_>>() },
         Body::Svg(svg) => context! { title => extra.title.as_str(), picture => image("svg+xml", svg.as_bytes()) },
-        Body::Png(png) => context! { title => extra.title.as_str(), picture => image("png", png) },
     });
     let mut environment = Environment::new();
     environment.add_template("report.html", include_str!("template.html")).context("the report's template is wrong")?;
@@ -143,6 +137,7 @@ fn image(kind: &str, bytes: &[u8]) -> Value {
     Value::from_safe_string(format!("<img alt=\"\" src=\"data:image/{kind};base64,{}\">", base64(bytes)))
 }
 
+/// Bytes as text, for pictures inside a page.
 pub fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

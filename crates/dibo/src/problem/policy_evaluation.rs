@@ -147,7 +147,7 @@ impl PolicyEvaluation {
         {
             return Err(format!("transition row {i} sums to {}; each row must be probabilities that sum to 1", row.iter().sum::<f64>()));
         }
-        if !(0.0..=1.0).contains(&gamma) || !(tau >= 0.0 && tau.is_finite()) {
+        if !((0.0..=1.0).contains(&gamma) && tau >= 0.0 && tau.is_finite()) {
             return Err(format!("gamma is {gamma} and tau is {tau}; gamma must lie in [0, 1] and tau be 0 or more"));
         }
         let p = DMatrix::from_fn(s, s, |i, j| transition[i][j]);

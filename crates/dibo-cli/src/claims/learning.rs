@@ -1,0 +1,170 @@
+//! C1, C3, C11, C12 and H1, H3, H4: cleaning and tuning.
+use super::Judged;
+use super::data::{Run, list};
+use crate::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
+
+const ACCURACY: &str = "test_accuracy";
+
+/// Mean of a metric at the end of a series' runs.
+fn last(run: &Run<'_>, series: usize, metric: &str) -> f64 {
+    run.mean(series, |r| r.last.get(metric).copied().unwrap_or(f64::NAN))
+}
+
+/// Series of FAB whose upper variable moves, and those in which it is frozen (ηx = 0).
+fn fabs(run: &Run<'_>, moves: bool) -> Vec<usize> {
+    run.series(|i| run.algorithm(i) == "fab" && (run.number(i, "algorithm.eta_x") != Some(0.0)) == moves)
+}
+
+/// Baselines: single-level methods on all samples.
+fn baselines(run: &Run<'_>) -> Vec<usize> {
+    run.series(|i| run.algorithm(i) != "fab" && run.text(i, "algorithm.train_on") != "validation")
+}
+
+/// The values of a setting among these series, in order of appearance.
+fn values(run: &Run<'_>, series: &[usize], key: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for i in series {
+        if !found.iter().any(|v| v == run.text(*i, key)) {
+            found.push(run.text(*i, key).into());
+        }
+    }
+    found
+}
+
+fn best(run: &Run<'_>, series: impl Iterator<Item = usize>) -> Option<(usize, f64)> {
+    series.map(|i| (i, last(run, i, ACCURACY))).filter(|(_, a)| a.is_finite()).max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+fn label(run: &Run<'_>, series: usize) -> String {
+    run.manifest.series[series].label.clone()
+}
+
+/// A corruption rate, FAB's best series and its accuracy, the best baseline and its accuracy.
+type Lead = (String, usize, f64, usize, f64);
+
+/// FAB's best series against the best baseline, for each corruption rate.
+fn lead(run: &Run<'_>) -> Result<Vec<Lead>, String> {
+    let all: Vec<usize> = run.series(|_| true);
+    let mut rows = Vec::new();
+    for cr in values(run, &all, "problem.cr") {
+        let here = |i: &usize| run.text(*i, "problem.cr") == cr;
+        let fab = best(run, fabs(run, true).into_iter().filter(here)).ok_or("FAB was not run to an end")?;
+        let other = best(run, baselines(run).into_iter().filter(here)).ok_or("no baseline was run to an end")?;
+        rows.push((cr, fab.0, fab.1, other.0, other.1));
+    }
+    Ok(rows)
+}
+
+/// FAB above all baselines at each cr (H1 and H2 with τ, C1 with cr).
+pub fn ahead(run: &Run<'_>) -> Judged {
+    let rows = lead(run)?;
+    let text =
+        list(rows.iter().map(|(cr, f, a, o, b)| format!("cr={cr}: {} {a:.2} % against {b:.2} % ({})", label(run, *f), label(run, *o))));
+    let won = rows.iter().filter(|r| r.2 > r.4).count();
+    let verdict = match won {
+        w if w == rows.len() => Holds,
+        0 => DoesNotHold,
+        _ => HoldsOnlyUnder(format!("cr = {}", list(rows.iter().filter(|r| r.2 > r.4).map(|r| r.0.clone())))),
+    };
+    Ok((verdict, text, "mean test accuracy of the averaged model at the end, over seeds; each method with its best listed setting".into()))
+}
+
+/// FAB's τ settles near 0.15.
+pub fn h3(run: &Run<'_>) -> Judged {
+    let series = fabs(run, true);
+    let ends: Vec<(usize, f64, f64)> = series
+        .iter()
+        .filter(|i| run.count(**i, "diverged").0 == 0)
+        .filter_map(|i| {
+            let curve = run.curve(*i, "iteration", "tau");
+            let (end, half) = (curve.last()?, curve.get(curve.len() / 2)?);
+            Some((*i, end.y, (end.y - half.y).abs()))
+        })
+        .collect();
+    if series.is_empty() {
+        return Err("FAB was not run with a moving τ".into());
+    }
+    let text = list(ends.iter().map(|(i, end, moved)| format!("{}: τ = {end:.4}, moved {moved:.4} in the second half", label(run, *i))));
+    let diverged: usize = series.iter().map(|i| run.count(*i, "diverged").0).sum();
+    let near = ends.iter().any(|(_, end, moved)| (0.1..0.2).contains(end) && *moved < 0.01);
+    Ok((
+        if near { Holds } else { DoesNotHold },
+        format!("{text}; {diverged} runs diverged"),
+        "near means between 0.1 and 0.2 at the end, and moved by less than 0.01 over the second half".into(),
+    ))
+}
+
+/// The baselines at τ=.15 are a little better than at τ=.2.
+pub fn h4(run: &Run<'_>) -> Judged {
+    let at = |tau: f64| run.series(|i| run.algorithm(i) != "fab" && run.number(i, "algorithm.tau") == Some(tau));
+    let (low, high) = (at(0.15), at(0.2));
+    if low.is_empty() || low.len() != high.len() {
+        return Err("the baselines were not run at τ = 0.15 and 0.2".into());
+    }
+    let gaps: Vec<f64> = low.iter().zip(&high).map(|(l, h)| last(run, *l, ACCURACY) - last(run, *h, ACCURACY)).collect();
+    let text = list(low.iter().zip(&gaps).map(|(l, g)| format!("{}: {g:+.2} points", label(run, *l))));
+    Ok((if gaps.iter().all(|g| *g > 0.0) { Holds } else { DoesNotHold }, text, "accuracy at τ = 0.15 minus that at τ = 0.2".into()))
+}
+
+/// The baselines degrade strongly as cr grows; FAB's lead grows.
+pub fn c3(run: &Run<'_>) -> Judged {
+    let rows = lead(run)?;
+    let (Some(first), Some(end)) = (rows.first(), rows.last()) else { return Err("nothing was run".into()) };
+    if rows.len() < 2 {
+        return Err("one corruption rate alone says nothing about growth".into());
+    }
+    let (before, after) = (first.2 - first.4, end.2 - end.4);
+    let text =
+        format!("lead {before:.2} points at cr={}, {after:.2} at cr={}; best baseline {:.2} % and {:.2} %", first.0, end.0, first.4, end.4);
+    Ok((
+        if after > before && end.4 < first.4 { Holds } else { DoesNotHold },
+        text,
+        "lead over the best baseline; its accuracy at the smallest and largest cr".into(),
+    ))
+}
+
+/// FAB costs about twice AB/Push-Pull's bytes.
+pub fn c11(run: &Run<'_>) -> Judged {
+    let of = |series: Vec<usize>| series.first().map(|i| run.mean(*i, |r| r.bytes as f64 / r.iterations.max(1) as f64));
+    let (fab, ab) = (of(fabs(run, true)).ok_or("FAB was not run")?, of(run.of("push-pull")).ok_or("AB/Push-Pull was not run")?);
+    let ratio = fab / ab;
+    Ok((
+        if (1.8..2.2).contains(&ratio) { Holds } else { DoesNotHold },
+        format!("{ratio:.2} times"),
+        "bytes an iteration over all links; sample weights are not sent".into(),
+    ))
+}
+
+/// The learned weights separate clean from corrupted samples.
+pub fn c12(run: &Run<'_>) -> Judged {
+    let moving: Vec<usize> = fabs(run, true).into_iter().filter(|i| last(run, *i, "auc").is_finite()).collect();
+    if moving.is_empty() {
+        return Err("no series learns sample weights".into());
+    }
+    let of = |i: usize, m: &str| last(run, i, m);
+    let text = list(moving.iter().map(|i| {
+        format!(
+            "{}: AUC {:.3}, F1 {:.3}, mean |Δψ| {:.3}, weights {:.2} clean and {:.2} wrong, accuracy {:.2} %",
+            label(run, *i),
+            of(*i, "auc"),
+            of(*i, "f1"),
+            of(*i, "psi_moved"),
+            of(*i, "weight_clean"),
+            of(*i, "weight_wrong"),
+            of(*i, ACCURACY)
+        )
+    }));
+    let others = run.series(|i| fabs(run, false).contains(&i) || run.text(i, "algorithm.train_on") == "validation");
+    let rest = list(others.iter().map(|i| format!("{} {:.2} %", label(run, *i), of(*i, ACCURACY))));
+    let good: Vec<usize> = moving.iter().copied().filter(|i| of(*i, "auc") >= 0.9).collect();
+    let verdict = match good.len() {
+        g if g == moving.len() => Holds,
+        0 => DoesNotHold,
+        _ => HoldsOnlyUnder(format!("the steps of {}", list(good.iter().map(|i| label(run, *i))))),
+    };
+    Ok((
+        verdict,
+        format!("{text}; against {rest}"),
+        "separate means an area under the ROC curve of 0.9 or more, wrong samples being those with low weights".into(),
+    ))
+}
