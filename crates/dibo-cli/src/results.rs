@@ -142,6 +142,9 @@ pub struct Figure {
     /// One panel for each value of this setting, side by side.
     #[serde(default)]
     pub panels: Option<String>,
+    /// First iteration shown, where the beginning would flatten the rest.
+    #[serde(default)]
+    pub from: usize,
 }
 
 impl Figure {
@@ -157,6 +160,7 @@ impl Figure {
             log: log.into(),
             only: BTreeMap::new(),
             panels: None,
+            from: 0,
         }
     }
 }

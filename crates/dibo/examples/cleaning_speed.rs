@@ -38,31 +38,8 @@ fn best(times: usize, threads: usize, mut job: impl FnMut()) -> f64 {
 /// The rate of one product (m × k)·(k × n) of row-major matrices; the left one may be transposed.
 fn product(m: usize, n: usize, k: usize, transposed: bool) -> f64 {
     let (mut c, a, b) = (vec![0f32; m * n], vec![0.5f32; m * k], vec![0.5f32; k * n]);
-    let (ars, acs) = if transposed { (1, m as isize) } else { (k as isize, 1) };
-    let seconds = best(50, 1, || unsafe {
-        // SAFETY: the strides are those of the vectors.
-        gemm::gemm(
-            m,
-            n,
-            k,
-            c.as_mut_ptr(),
-            1,
-            n as isize,
-            false,
-            a.as_ptr(),
-            acs,
-            ars,
-            b.as_ptr(),
-            1,
-            n as isize,
-            1.0,
-            1.0,
-            false,
-            false,
-            false,
-            gemm::Parallelism::None,
-        );
-    });
+    let (ars, acs) = if transposed { (1, m) } else { (k, 1) };
+    let seconds = best(50, 1, || dibo::problem::learning::product((m, n, k), (&mut c, n, 1), false, (&a, ars, acs), (&b, n, 1)));
     2e-9 * (m * n * k) as f64 / seconds
 }
 

@@ -52,7 +52,7 @@ fn lead(run: &Run<'_>) -> Result<Vec<Lead>, String> {
         let other = best(run, baselines(run).into_iter().filter(here)).ok_or("no baseline was run to an end")?;
         rows.push((cr, fab.0, fab.1, other.0, other.1));
     }
-    Ok(rows)
+    if rows.is_empty() { Err("nothing was run".into()) } else { Ok(rows) }
 }
 
 /// FAB above all baselines at each cr (H1 and H2 with τ, C1 with cr).

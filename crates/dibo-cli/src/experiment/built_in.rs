@@ -13,4 +13,10 @@
     ("rl-n1000", include_str!("../../../../experiments/rl-n1000.toml")),
     ("rate", include_str!("../../../../experiments/rate.toml")),
     ("topology", include_str!("../../../../experiments/topology.toml")),
+    ("tuning", include_str!("../../../../experiments/tuning.toml")),
+    ("fmcr", include_str!("../../../../experiments/fmcr.toml")),
+    ("fmheter", include_str!("../../../../experiments/fmheter.toml")),
+    ("fmnet", include_str!("../../../../experiments/fmnet.toml")),
+    ("model-size", include_str!("../../../../experiments/model-size.toml")),
+    ("benchmark-bilevel", include_str!("../../../../experiments/benchmark-bilevel.toml")),
 ]

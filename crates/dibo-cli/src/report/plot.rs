@@ -110,6 +110,11 @@ fn dashed(points: &[(f64, f64)], pattern: &str, width: f64) -> Vec<Vec<(f64, f64
 pub fn draw(figure: &Figure, manifest: &Manifest, curves: &Curves) -> Result<Picture> {
     let panels = panels(figure, manifest)?;
     match figure.kind.as_str() {
+        // A run shortened to less than that is shown whole.
+        "line" if curves.rows.iter().any(|row| figure.from > 0 && row.iteration > figure.from) => {
+            let rows = curves.rows.iter().filter(|row| row.iteration >= figure.from).cloned().collect();
+            lines(figure, manifest, &Curves { metrics: curves.metrics.clone(), rows }, &panels)
+        }
         "line" => lines(figure, manifest, curves, &panels),
         "bar" => bars(figure, manifest, &panels),
         "points" => points(figure, manifest, &panels),

@@ -15,6 +15,7 @@ fn figure(kind: &str, x: &str, y: &str, log: &str) -> Figure {
         log: log.into(),
         only: BTreeMap::new(),
         panels: None,
+        from: 0,
     }
 }
 

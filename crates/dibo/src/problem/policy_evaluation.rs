@@ -396,8 +396,9 @@ fn directions_of_groups<V: Eight, const G: usize>(
     let offsets: &[usize; G] = packed.offsets[first..first + G].try_into().expect("G groups");
     let zero = V::splat(0.0);
     let (mut px, mut mx) = ([zero; G], [zero; G]);
-    for (tables, x) in packed.forward.chunks_exact(groups).zip(x) {
-        let (tables, x): (&[Both; G], _) = (tables[first..first + G].try_into().expect("G groups"), V::splat(*x));
+    for (q, x) in x.iter().enumerate() {
+        let tables: &[Both; G] = packed.forward[q * groups + first..][..G].try_into().expect("G groups");
+        let x = V::splat(*x);
         for g in 0..G {
             px[g] = V::load(&tables[g].phi).mul_add(x, px[g]);
             mx[g] = V::load(&tables[g].m).mul_add(x, mx[g]);

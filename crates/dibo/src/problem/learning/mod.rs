@@ -12,7 +12,7 @@ mod metrics;
 mod model;
 
 pub use metrics::Cleaning;
-pub use model::{Model, Net};
+pub use model::{Matrix, Model, Net, product};
 
 use super::{At, Bilevel, Penalty, SingleLevel, Start};
 use crate::data::{Dealt, Hand, Scaling};

@@ -3,6 +3,7 @@ use crate::rng::{Purpose, stream};
 use crate::rows::{Buffer, Real, for_each_cpu};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
+use std::any::TypeId;
 use std::ops::Range;
 
 /// Kinds of classifier.
@@ -205,38 +206,50 @@ pub(super) fn pieces(total: usize, most: usize) -> impl Iterator<Item = Range<us
 }
 
 /// A matrix in a slice: element (i, j) lies at i · rows + j · columns.
-type Matrix<'a, T> = (&'a [T], usize, usize);
+pub type Matrix<'a, T> = (&'a [T], usize, usize);
 
 /// dst (+)= a · b for (m × k) · (k × n).
-fn product<T: Real>((m, n, k): (usize, usize, usize), dst: (&mut [T], usize, usize), add: bool, a: Matrix<'_, T>, b: Matrix<'_, T>) {
+pub fn product<T: Real>((m, n, k): (usize, usize, usize), dst: (&mut [T], usize, usize), add: bool, a: Matrix<'_, T>, b: Matrix<'_, T>) {
     if m == 0 || n == 0 || k == 0 {
         return;
     }
     let last = |rows: usize, columns: usize, rs: usize, cs: usize| (rows - 1) * rs + (columns - 1) * cs;
     assert!(last(m, n, dst.1, dst.2) < dst.0.len() && last(m, k, a.1, a.2) < a.0.len() && last(k, n, b.1, b.2) < b.0.len());
-    // SAFETY: all elements lie inside their slices (asserted), and `dst` is borrowed alone.
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            dst.0.as_mut_ptr(),
-            dst.2 as isize,
-            dst.1 as isize,
-            add,
-            a.0.as_ptr(),
-            a.2 as isize,
-            a.1 as isize,
-            b.0.as_ptr(),
-            b.2 as isize,
-            b.1 as isize,
-            T::ONE,
-            T::ONE,
-            false,
-            false,
-            false,
-            gemm::Parallelism::None,
-        );
+    // The kernels want the destination by columns: of a destination by rows they get the transposed product.
+    let (m, n, dst, a, b) = if dst.2 < dst.1 { (n, m, (dst.0, dst.2, dst.1), (b.0, b.2, b.1), (a.0, a.2, a.1)) } else { (m, n, dst, a, b) };
+    macro_rules! call {
+        ($kernel:path, $t:ty) => {
+            // SAFETY: all elements lie inside their slices (asserted), `dst` is borrowed alone, and T is this type (looked up below).
+            unsafe {
+                $kernel()(
+                    m,
+                    n,
+                    k,
+                    dst.0.as_mut_ptr().cast::<$t>(),
+                    dst.2 as isize,
+                    dst.1 as isize,
+                    add,
+                    a.0.as_ptr().cast::<$t>(),
+                    a.2 as isize,
+                    a.1 as isize,
+                    b.0.as_ptr().cast::<$t>(),
+                    b.2 as isize,
+                    b.1 as isize,
+                    1.0,
+                    1.0,
+                    false,
+                    false,
+                    false,
+                    gemm_common::Parallelism::None,
+                )
+            }
+        };
+    }
+    if TypeId::of::<T>() == TypeId::of::<f32>() {
+        call!(gemm_f32::gemm::f32::get_gemm_fn, f32)
+    } else {
+        assert_eq!(TypeId::of::<T>(), TypeId::of::<f64>(), "numbers are f32 or f64");
+        call!(gemm_f64::gemm::f64::get_gemm_fn, f64)
     }
 }
 
