@@ -11,7 +11,7 @@ pub struct Gaps {
 }
 
 const TABLE: usize = 1024;
-const GUIDE_BITS: u32 = 10;
+const GUIDE_BITS: u32 = 12;
 
 impl Gaps {
     /// For trials that succeed with probability `p`.
