@@ -165,8 +165,8 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
             std::mem::swap(v.data_mut(), old_v);
             (Disjoint::new(v.data_mut()), *eta)
         });
-        let work = csr.from.len() * (stride / GROUP) / n.max(1);
-        threads.ranges(n, LEAST / work.max(1), |_, rows| {
+        let least = if threads.count() == 1 { n } else { LEAST / (csr.from.len() * (stride / GROUP) / n.max(1)).max(1) };
+        threads.ranges(n, least, |_, rows| {
             mix(v.as_ref(), &t, Part { rows, columns: 0..stride, stride, source_stride: stride }, old_v, old_t);
         });
     } else {

@@ -62,7 +62,7 @@ fn every_built_in_experiment_runs() {
         if full.settings[0].series.settings.contains_key("problem.data") {
             // Tests have no downloaded data: the part of MNIST that comes with dibo stands in, with fewer samples where fixed numbers are asked for.
             short.push("problem.data=mnist-2500".into());
-            if full.settings[0].series.settings.get("problem.samples").is_some() {
+            if full.settings[0].series.settings.contains_key("problem.samples") {
                 short.extend(["problem.samples=0", "problem.train=2000", "problem.validation=500"].map(String::from));
             }
         }

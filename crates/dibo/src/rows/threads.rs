@@ -91,7 +91,8 @@ impl Threads {
     /// Cuts `0..items` into one range a thread; runs `job(thread, range)` for those that are not empty. Below `least` items a thread
     /// the calling thread does it all.
     pub fn ranges(&self, items: usize, least: usize, job: impl Fn(usize, Range<usize>) + Sync) {
-        let parts = self.count.min(items / least.max(1)).max(1);
+        // Alone, not even the division: an iteration of a small problem has time for little else.
+        let parts = if self.count == 1 { 1 } else { self.count.min(items / least.max(1)).max(1) };
         if parts == 1 {
             job(0, 0..items);
             return;
