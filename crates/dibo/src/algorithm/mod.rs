@@ -1,7 +1,7 @@
 //! Algorithms: one short file each, written as the paper's pseudo-code. A file's struct is the Input line (what an experiment file gives);
 //! its state is apart; `step` is one iteration with the paper's equation numbers.
 //!
-//! A new algorithm is one file and one line in [`registry!`] below.
+//! A new algorithm is one file and one line in the registry below.
 pub mod ab;
 pub mod centralized_fab;
 mod descent;
