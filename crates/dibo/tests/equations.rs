@@ -562,10 +562,10 @@ impl Bilevel<f64> for Blocks {
         1
     }
     fn grad_f(&self, _: usize, _: usize, _: &[f64], _: &[f64], _: &mut [f64], _: &mut [f64]) {
-        unimplemented!("a single-level problem")
+        unreachable!("a single-level problem has no f and g")
     }
     fn grad_g(&self, _: usize, _: usize, _: &[f64], _: &[f64], _: &mut [f64], _: &mut [f64]) {
-        unimplemented!("a single-level problem")
+        unreachable!("a single-level problem has no f and g")
     }
     fn single_level(&self) -> Option<&dyn SingleLevel<f64>> {
         Some(self)
