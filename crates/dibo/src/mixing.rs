@@ -239,8 +239,8 @@ impl Sequence {
                 if let (Values::Receiver(a), Values::Sender(b)) = (&mut a.0, &mut b.0) {
                     a.clear();
                     b.clear();
-                    a.extend((0..n).map(|i| T::of(1.0 / graph.senders(i).len() as f64)));
-                    b.extend((0..n).map(|j| T::of(1.0 / graph.out_degree(j) as f64)));
+                    a.extend(graph.in_degrees().map(|d| T::of(1.0 / f64::from(d))));
+                    b.extend(graph.out_degrees().iter().map(|d| T::of(1.0 / f64::from(*d))));
                 } else {
                     unreachable!("a uniform sequence never stores other weights")
                 }

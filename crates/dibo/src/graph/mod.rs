@@ -16,6 +16,22 @@ pub struct DiGraph {
     out: Vec<u32>,
 }
 
+/// One agent's senders while they are written.
+pub(crate) struct Row<'a> {
+    senders: &'a mut [u32],
+    out: &'a mut [u32],
+    count: usize,
+}
+
+impl Row<'_> {
+    #[inline(always)]
+    pub(crate) fn push(&mut self, sender: u32) {
+        self.senders[self.count] = sender;
+        self.out[sender as usize] += 1;
+        self.count += 1;
+    }
+}
+
 impl DiGraph {
     /// The graph with these links (sender, receiver).
     pub fn from_edges(n: usize, edges: impl IntoIterator<Item = (usize, usize)>) -> Self {
@@ -42,6 +58,27 @@ impl DiGraph {
         self.out.clear();
         self.start.push(0);
         self.out.resize(n, 0);
+    }
+
+    /// Makes the graph anew from the senders that `write` pushes for each agent, in order and at most `n`; keeps the memory.
+    #[inline]
+    pub(crate) fn fill_rows(&mut self, n: usize, mut write: impl FnMut(usize, &mut Row<'_>)) {
+        let DiGraph { start, from, out } = self;
+        start.clear();
+        start.push(0);
+        out.clear();
+        out.resize(n, 0);
+        let mut filled = 0;
+        for i in 0..n {
+            if from.len() < filled + n {
+                from.resize((filled + n).max(from.capacity()), 0);
+            }
+            let mut row = Row { senders: &mut from[filled..filled + n], out, count: 0 };
+            write(i, &mut row);
+            filled += row.count;
+            start.push(filled as u32);
+        }
+        from.truncate(filled);
     }
 
     #[inline]
@@ -74,6 +111,16 @@ impl DiGraph {
     /// How many agents `j` sends to, itself included.
     pub fn out_degree(&self, j: usize) -> usize {
         self.out[j] as usize
+    }
+
+    /// How many agents each one hears, itself included.
+    pub(crate) fn in_degrees(&self) -> impl Iterator<Item = u32> + '_ {
+        self.start.array_windows().map(|[start, end]| end - start)
+    }
+
+    /// How many agents each one sends to, itself included.
+    pub(crate) fn out_degrees(&self) -> &[u32] {
+        &self.out
     }
 
     /// Links between different agents.

@@ -96,8 +96,11 @@ struct Model {
 /// zeros there, so that no state counts twice in a sum.
 #[derive(Clone, Debug)]
 struct Packed {
+    states: usize,
+    features: usize,
     offsets: Vec<usize>,
     forward: Vec<Both>,
+    /// Followed by zeros for up to three more features: sums are taken four at a time.
     reduce: Vec<Both>,
 }
 
@@ -354,7 +357,8 @@ impl Packed {
                 reduce.push(Both { phi: eight(phi, g * LANES), m: eight(m, g * LANES) });
             }
         }
-        Packed { offsets, forward, reduce }
+        reduce.extend([Both { phi: [0.0; LANES], m: [0.0; LANES] }].repeat(3 * offsets.len()));
+        Packed { states, features, offsets, forward, reduce }
     }
 }
 
@@ -371,102 +375,154 @@ fn eight<V: Eight>(from: &[f64], at: usize) -> V {
     V::load(from[at..at + LANES].try_into().expect("eight numbers"))
 }
 
-/// One feature's part of Φᵀe + Mᵀgap, lane by lane.
-#[inline(always)]
-fn products<V: Eight, const G: usize>(tables: &[Both; G], e: &[V; G], gap: &[V; G]) -> V {
-    let (mut sum, mut other) = (V::splat(0.0), V::splat(0.0));
-    for g in 0..G {
-        sum = e[g].mul_add(V::load(&tables[g].phi), sum);
-        other = gap[g].mul_add(V::load(&tables[g].m), other);
-    }
-    sum.add(other)
+/// One agent's rewards, and its rows of variables and directions: x, y and z side by side.
+struct Agent<'a> {
+    r: &'a [f64],
+    v: &'a [f64],
+    d: &'a mut [f64],
 }
 
-/// All of one agent's directions in one pass over its features; `G` groups of eight states at a time stay in registers.
+/// One feature's part of Φᵀe + Mᵀgap for each agent, lane by lane.
 #[inline(always)]
-fn directions_of_groups<V: Eight, const G: usize>(
-    packed: &Packed,
-    first: usize,
-    c: Factors,
-    r: &[f64],
-    v: [&[f64]; 3],
-    d: [&mut [f64]; 3],
-) {
-    let ([x, y, z], [dx, dy, dz], groups) = (v, d, packed.offsets.len());
+fn products<V: Eight, const G: usize, const A: usize>(tables: &[Both; G], e: &[[V; G]; A], gap: &[[V; G]; A]) -> [V; A] {
+    let (mut sum, mut other) = ([V::splat(0.0); A], [V::splat(0.0); A]);
+    for g in 0..G {
+        let (phi, m) = (V::load(&tables[g].phi), V::load(&tables[g].m));
+        for a in 0..A {
+            sum[a] = e[a][g].mul_add(phi, sum[a]);
+            other[a] = gap[a][g].mul_add(m, other[a]);
+        }
+    }
+    for a in 0..A {
+        sum[a] = sum[a].add(other[a]);
+    }
+    sum
+}
+
+/// The directions of `A` agents, from `G` groups of eight states that stay in registers; each entry of Φ and M is read once for all of them.
+/// What an agent gets does not depend on who is with it.
+#[inline(always)]
+fn directions_of_groups<V: Eight, const G: usize, const A: usize>(packed: &Packed, first: usize, c: Factors, agents: &mut [Agent<'_>; A]) {
+    let Packed { states, features, .. } = *packed;
     let offsets: &[usize; G] = packed.offsets[first..first + G].try_into().expect("G groups");
+    let table = |of: &'_ [Both], q: usize| -> *const [Both; G] { of[q * packed.offsets.len() + first..][..G].as_ptr().cast() };
     let zero = V::splat(0.0);
-    let (mut px, mut mx) = ([zero; G], [zero; G]);
-    for (q, x) in x.iter().enumerate() {
-        let tables: &[Both; G] = packed.forward[q * groups + first..][..G].try_into().expect("G groups");
-        let x = V::splat(*x);
+    let (mut px, mut mx) = ([[zero; G]; A], [[zero; G]; A]);
+    for q in 0..features {
+        // SAFETY: G entries, as the slice above has checked.
+        let tables = unsafe { &*table(&packed.forward, q) };
+        let mut x = [zero; A];
+        for a in 0..A {
+            x[a] = V::splat(agents[a].v[q]);
+        }
         for g in 0..G {
-            px[g] = V::load(&tables[g].phi).mul_add(x, px[g]);
-            mx[g] = V::load(&tables[g].m).mul_add(x, mx[g]);
+            let (phi, m) = (V::load(&tables[g].phi), V::load(&tables[g].m));
+            for a in 0..A {
+                px[a][g] = phi.mul_add(x[a], px[a][g]);
+                mx[a][g] = m.mul_add(x[a], mx[a][g]);
+            }
         }
     }
     let (cf, cg) = (V::splat(c.f), V::splat(c.g));
-    let (mut e, mut gap) = ([zero; G], [zero; G]);
-    for g in 0..G {
-        let at = offsets[g];
-        let (y, z, target) = (eight::<V>(y, at), eight::<V>(z, at), eight::<V>(r, at).add(mx[g]));
-        e[g] = cf.mul(px[g].sub(y));
-        gap[g] = cg.mul(z.sub(y));
-        cg.mul(y.sub(target)).sub(e[g]).store((&mut dy[at..at + LANES]).try_into().expect("eight numbers"));
-        cg.mul(z.sub(target)).store((&mut dz[at..at + LANES]).try_into().expect("eight numbers"));
+    let (mut e, mut gap) = ([[zero; G]; A], [[zero; G]; A]);
+    for (a, Agent { r, v, d }) in agents.iter_mut().enumerate() {
+        let (_, v) = v.split_at(features);
+        let ((y, z), (dy, dz)) = (v.split_at(states), d[features..].split_at_mut(states));
+        for g in 0..G {
+            let at = offsets[g];
+            let (y, z, target) = (eight::<V>(y, at), eight::<V>(z, at), eight::<V>(r, at).add(mx[a][g]));
+            e[a][g] = cf.mul(px[a][g].sub(y));
+            gap[a][g] = cg.mul(z.sub(y));
+            cg.mul(y.sub(target)).sub(e[a][g]).store((&mut dy[at..at + LANES]).try_into().expect("eight numbers"));
+            cg.mul(z.sub(target)).store((&mut dz[at..at + LANES]).try_into().expect("eight numbers"));
+        }
     }
-    // dx += Φᵀe + Mᵀgap; sums over lanes are cheaper four at a time.
-    let row = |q: usize| -> &[Both; G] { packed.reduce[q * groups + first..][..G].try_into().expect("G groups") };
-    let (fours, rest) = dx.as_chunks_mut::<4>();
-    let four_features = 4 * fours.len();
-    for (q, dx) in fours.iter_mut().enumerate() {
-        let [a, b, c, d] = [row(4 * q), row(4 * q + 1), row(4 * q + 2), row(4 * q + 3)];
-        let sums = V::sums([products(a, &e, &gap), products(b, &e, &gap), products(c, &e, &gap), products(d, &e, &gap)]);
-        (0..4).for_each(|l| dx[l] += sums[l]);
-    }
-    for (q, dx) in rest.iter_mut().enumerate() {
-        *dx += products(row(four_features + q), &e, &gap).sum();
+    // dx = τx + Φᵀe + Mᵀgap; sums over lanes are cheaper four at a time.
+    for from in (0..features).step_by(4 / A) {
+        let mut four = [zero; 4];
+        for (s, to) in four.as_chunks_mut::<A>().0.iter_mut().enumerate() {
+            // SAFETY: as above.
+            *to = products(unsafe { &*table(&packed.reduce, from + s) }, &e, &gap);
+        }
+        let sums = V::sums(four);
+        for s in 0..4 {
+            let (q, Agent { v, d, .. }) = (from + s / A, &mut agents[s % A]);
+            if q < features {
+                d[q] = if first == 0 { c.tau * v[q] } else { d[q] } + sums[s];
+            }
+        }
     }
 }
 
 #[inline(always)]
-fn directions_of_agent<V: Eight>(packed: &Packed, c: Factors, r: &[f64], v: [&[f64]; 3], [dx, dy, dz]: [&mut [f64]; 3]) {
-    for (d, x) in dx.iter_mut().zip(v[0]) {
-        *d = c.tau * x;
-    }
+fn directions_of_agents<V: Eight, const A: usize>(packed: &Packed, c: Factors, mut agents: [Agent<'_>; A]) {
     let mut first = 0;
     while first < packed.offsets.len() {
-        let d = [&mut *dx, &mut *dy, &mut *dz];
         let groups = (packed.offsets.len() - first).min(4);
         match groups {
-            1 => directions_of_groups::<V, 1>(packed, first, c, r, v, d),
-            2 => directions_of_groups::<V, 2>(packed, first, c, r, v, d),
-            3 => directions_of_groups::<V, 3>(packed, first, c, r, v, d),
-            _ => directions_of_groups::<V, 4>(packed, first, c, r, v, d),
+            1 => directions_of_groups::<V, 1, A>(packed, first, c, &mut agents),
+            2 => directions_of_groups::<V, 2, A>(packed, first, c, &mut agents),
+            3 => directions_of_groups::<V, 3, A>(packed, first, c, &mut agents),
+            _ => directions_of_groups::<V, 4, A>(packed, first, c, &mut agents),
         }
         first += groups;
     }
 }
 
+/// Rows of variables and directions, and whose they are; `noisy` are the rewards of the only agent, where they are not the problem's own.
+struct Block<'a> {
+    problem: &'a PolicyEvaluation,
+    c: Factors,
+    owned: &'a [usize],
+    noisy: Option<&'a [f64]>,
+    stride: usize,
+    v: &'a [f64],
+    d: &'a mut [f64],
+}
+
+/// All agents of a block, two at a time where they share their features.
+#[inline(always)]
+fn directions_of_block<V: Eight>(block: Block<'_>) {
+    let Block { problem, c, owned, noisy, stride, v, d } = block;
+    let model = |row: usize| problem.model_of[owned[row]];
+    let reward = |row: usize| noisy.unwrap_or_else(|| problem.rewards.row(owned[row]));
+    let mut rows = v.chunks_exact(stride).zip(d.chunks_exact_mut(stride));
+    let mut row = 0;
+    while row < owned.len() {
+        let packed = &problem.models[model(row)].packed;
+        let Some((v, d)) = rows.next() else { return };
+        let one = Agent { r: reward(row), v, d };
+        if row + 1 < owned.len() && model(row) == model(row + 1) {
+            let Some((v, d)) = rows.next() else { return };
+            directions_of_agents::<V, 2>(packed, c, [one, Agent { r: reward(row + 1), v, d }]);
+            row += 2;
+        } else {
+            directions_of_agents::<V, 1>(packed, c, [one]);
+            row += 1;
+        }
+    }
+}
+
 /// The same with the CPU's widest registers.
-fn directions_on_this_cpu(packed: &Packed, c: Factors, r: &[f64], v: [&[f64]; 3], d: [&mut [f64]; 3]) {
+fn directions_on_this_cpu(block: Block<'_>) {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2")]
-        fn avx512(packed: &Packed, c: Factors, r: &[f64], v: [&[f64]; 3], d: [&mut [f64]; 3]) {
-            directions_of_agent::<std::arch::x86_64::__m512d>(packed, c, r, v, d)
+        fn avx512(block: Block<'_>) {
+            directions_of_block::<std::arch::x86_64::__m512d>(block)
         }
         #[target_feature(enable = "avx2")]
-        fn avx2(packed: &Packed, c: Factors, r: &[f64], v: [&[f64]; 3], d: [&mut [f64]; 3]) {
-            directions_of_agent::<[f64; LANES]>(packed, c, r, v, d)
+        fn avx2(block: Block<'_>) {
+            directions_of_block::<[f64; LANES]>(block)
         }
         // SAFETY: the CPU has the features of its level.
         match crate::rows::cpu_level() {
-            3 => return unsafe { avx512(packed, c, r, v, d) },
-            2 => return unsafe { avx2(packed, c, r, v, d) },
+            3 => return unsafe { avx512(block) },
+            2 => return unsafe { avx2(block) },
             _ => {}
         }
     }
-    directions_of_agent::<[f64; LANES]>(packed, c, r, v, d)
+    directions_of_block::<[f64; LANES]>(block)
 }
 
 impl Bilevel<f64> for PolicyEvaluation {
@@ -509,14 +565,17 @@ impl Bilevel<f64> for PolicyEvaluation {
         if self.states() < LANES {
             return super::penalty_directions_by_agent(self, at, penalty, v, d);
         }
-        d.for_each_row(at.threads, 128, |_, row, d| {
-            let agent = at.owned[row];
-            let packed = &self.models[self.model_of[agent]].packed;
+        let (stride, v) = (v.shared.stride(), v.shared.data());
+        d.shared.for_each_part(at.threads, 128, |rows, d| {
+            let (owned, v) = (&at.owned[rows.clone()], &v[rows.start * stride..rows.end * stride]);
             if self.noise[0] == 0.0 {
-                return directions_on_this_cpu(packed, c, self.rewards.row(agent), v.row(row), d);
+                return directions_on_this_cpu(Block { problem: self, c, owned, noisy: None, stride, v, d });
             }
-            let mut buffer = Buffer::new();
-            directions_on_this_cpu(packed, c, self.observed(agent, at.k, &mut buffer), v.row(row), d);
+            for ((owned, v), d) in owned.chunks(1).zip(v.chunks_exact(stride)).zip(d.chunks_exact_mut(stride)) {
+                let mut buffer = Buffer::new();
+                let noisy = Some(self.observed(owned[0], at.k, &mut buffer));
+                directions_on_this_cpu(Block { problem: self, c, owned, noisy, stride, v, d });
+            }
         });
     }
 

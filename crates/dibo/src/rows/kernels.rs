@@ -240,6 +240,8 @@ pub enum Weights<'a, T> {
     Sender(&'a [T]),
     /// One number per entry.
     Entry(&'a [T]),
+    /// The source is weighted already.
+    Applied,
 }
 
 impl<T: Real> Weights<'_, T> {
@@ -249,6 +251,7 @@ impl<T: Real> Weights<'_, T> {
             Weights::Receiver(w) => w[receiver],
             Weights::Sender(w) => w[sender],
             Weights::Entry(w) => w[entry],
+            Weights::Applied => T::ONE,
         }
     }
 }
@@ -277,6 +280,30 @@ for_each_cpu! {
     }
 }
 
+for_each_cpu! {
+    /// Copies the columns of `part` to the beginnings of a panel's rows, weighted if the weights are the senders' own; before that, `plus` (or nothing) is added
+    /// in place.
+    pub fn save_rows<T: Real>(panel: &mut [T], rows: &Disjoint<T>, part: Part, plus: &[T], weights: Weights<'_, T>) {
+        let Part { rows: which, columns, stride, source_stride } = part;
+        for (i, to) in which.zip(panel.chunks_mut(source_stride)) {
+            let (here, to) = (i * stride + columns.start..i * stride + columns.end, &mut to[..columns.len()]);
+            // SAFETY: parts that are used at the same time do not overlap.
+            let from = unsafe { rows.get(here.clone()) }.as_chunks_mut::<GROUP>().0;
+            if !plus.is_empty() {
+                for (f, p) in from.iter_mut().zip(plus[here].as_chunks::<GROUP>().0) {
+                    (0..GROUP).for_each(|l| f[l] += p[l]);
+                }
+            }
+            for (t, f) in to.as_chunks_mut::<GROUP>().0.iter_mut().zip(from) {
+                match weights {
+                    Weights::Sender(w) => (0..GROUP).for_each(|l| t[l] = w[i] * f[l]),
+                    _ => *t = *f,
+                }
+            }
+        }
+    }
+}
+
 /// A pair of stacks that are mixed over the same links: decisions v and trackers t.
 #[derive(Clone, Copy)]
 pub struct Pair<V> {
@@ -289,10 +316,12 @@ pub struct Pair<V> {
 for_each_cpu! {
     /// `v[i] = Σ_j a_ij v[j] − η∘t[i]` and `t[i] = Σ_j b_ij t[j] − d[i]` in one walk over the neighbours, for the rows and columns of `part`.
     /// The step per column `eta` and `d` (or nothing) are laid out like the destination. Equal weights in a row of A are applied to the sum.
+    /// Where B is applied already, the destination still holds the old t.
     pub fn push_pull_rows<T: Real>(out: Pair<&Disjoint<T>>, part: Part, old: Pair<&[T]>, csr: Csr<'_>, a: Weights<'_, T>, b: Weights<'_, T>, eta: &[T], d: &[T]) {
         match (a, b) {
-            (Weights::Receiver(a), Weights::Sender(b)) => push_pull_some(out, part, old, csr, eta, d, #[inline(always)] |i| Some(a[i]), #[inline(always)] |_, j, _| (None, b[j])),
-            _ => push_pull_some(out, part, old, csr, eta, d, #[inline(always)] |_| None, #[inline(always)] |i, j, e| (Some(a.get(i, j, e)), b.get(i, j, e))),
+            (Weights::Receiver(a), Weights::Sender(b)) => push_pull_some(out, part, old, csr, eta, d, false, #[inline(always)] |i| Some(a[i]), #[inline(always)] |_, j, _| (None, Some(b[j]))),
+            (Weights::Receiver(a), Weights::Applied) => push_pull_some(out, part, old, csr, eta, d, true, #[inline(always)] |i| Some(a[i]), #[inline(always)] |_, _, _| (None, None)),
+            _ => push_pull_some(out, part, old, csr, eta, d, matches!(b, Weights::Applied), #[inline(always)] |_| None, #[inline(always)] |i, j, e| (Some(a.get(i, j, e)), Some(b.get(i, j, e)))),
         }
     }
 }
@@ -327,6 +356,14 @@ fn subtract<T: Real, const G: usize>(from: &mut [Group<T>; G], what: &[Group<T>;
         for lane in 0..GROUP {
             from[g][lane] -= what[g][lane];
         }
+    }
+}
+
+#[inline(always)]
+fn first_of<T: Real, const G: usize>(w: Option<T>, from: &[Group<T>; G]) -> [Group<T>; G] {
+    match w {
+        Some(w) => weighted(w, from),
+        None => *from,
     }
 }
 
@@ -402,8 +439,9 @@ fn push_pull_some<T: Real>(
     csr: Csr<'_>,
     eta: &[T],
     d: &[T],
+    in_place: bool,
     of_row: impl Fn(usize) -> Option<T> + Copy,
-    of_entry: impl Fn(usize, usize, usize) -> (Option<T>, T) + Copy,
+    of_entry: impl Fn(usize, usize, usize) -> (Option<T>, Option<T>) + Copy,
 ) {
     let Part { rows, columns, stride, source_stride } = part;
     for i in rows {
@@ -416,19 +454,19 @@ fn push_pull_some<T: Real>(
         by_blocks!(to_v.len(), 4, |c, G| {
             let j = senders[0] as usize;
             let (a, b) = of_entry(i, j, entries.start);
-            let mut v =
-                a.map_or(*groups::<T, G>(old.v, j * source_stride + c), |a| weighted(a, groups::<T, G>(old.v, j * source_stride + c)));
-            let mut t = weighted(b, groups::<T, G>(old.t, j * source_stride + c));
+            let mut v = first_of(a, groups::<T, G>(old.v, j * source_stride + c));
+            let mut t = first_of(b, groups::<T, G>(old.t, j * source_stride + c));
             for (e, j) in (entries.start + 1..entries.end).zip(&senders[1..]) {
                 let j = *j as usize;
                 let (a, b) = of_entry(i, j, e);
                 add_weighted(&mut v, a, groups::<T, G>(old.v, j * source_stride + c));
-                add_weighted(&mut t, Some(b), groups::<T, G>(old.t, j * source_stride + c));
+                add_weighted(&mut t, b, groups::<T, G>(old.t, j * source_stride + c));
             }
             if let Some(a) = of_row(i) {
                 v = weighted(a, &v);
             }
-            let (eta, mine) = (groups::<T, G>(eta, columns.start + c), groups::<T, G>(old.t, i * source_stride + c));
+            let eta = groups::<T, G>(eta, columns.start + c);
+            let mine = if in_place { groups::<T, G>(to_t, c) } else { groups::<T, G>(old.t, i * source_stride + c) };
             for g in 0..G {
                 for lane in 0..GROUP {
                     v[g][lane] -= eta[g][lane] * mine[g][lane];

@@ -9,7 +9,7 @@ mod threads;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use kernels::cpu_level;
-pub use kernels::{Csr, Pair, Part, Weights, add, push_pull_rows, push_rows};
+pub use kernels::{Csr, Pair, Part, Weights, add, push_pull_rows, push_rows, save_rows};
 pub(crate) use kernels::{Eight, for_each_cpu};
 pub use threads::Threads;
 
@@ -186,6 +186,14 @@ impl<T: Real> Rows<T> {
     /// `self = other / weight`, where each row of `weight` is one number.
     pub fn divide_into(&mut self, other: &Rows<T>, weight: &Rows<T>, threads: &Threads) {
         self.update_rows(threads, |i, row| kernels::divide(row, other.row(i), weight.row(i)[0]));
+    }
+
+    /// Calls `job(rows, numbers)` once on each thread with its rows, padding included; a thread gets at least `least`. Only for rectangular rows.
+    pub fn for_each_part(&mut self, threads: &Threads, least: usize, job: impl Fn(Range<usize>, &mut [T]) + Sync) {
+        let (count, stride) = (self.count(), self.stride());
+        let mine = Disjoint::new(&mut self.data);
+        // SAFETY: each row is in one range.
+        threads.ranges(count, least, |_, rows| job(rows.clone(), unsafe { mine.get(rows.start * stride..rows.end * stride) }));
     }
 
     fn update_rows(&mut self, threads: &Threads, job: impl Fn(usize, &mut [T]) + Sync) {
