@@ -101,8 +101,23 @@ struct RunOptions {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match act(cli.command) {
+    // Whoever stops reading (`dibo list | head`) ends the program quietly, as with other commands, instead of making it panic.
+    #[cfg(unix)]
+    // SAFETY: nothing else has touched signals yet.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(asked) if !asked.use_stderr() => asked.exit(),
+        Err(wrong) => {
+            let text = wrong.to_string();
+            let what = text.split("\n\nUsage").next().unwrap_or(&text).trim_start_matches("error: ");
+            eprintln!("dibo: {}; `dibo --help` shows what there is", what.split_whitespace().collect::<Vec<_>>().join(" "));
+            return ExitCode::from(2);
+        }
+    };
+    match act(command) {
         Ok(code) => code,
         Err(e) => {
             // One line that says what, where and what would be right.

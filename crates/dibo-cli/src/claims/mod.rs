@@ -53,8 +53,8 @@ const CLAIMS: &[(&str, &str, Judge)] = &[
     ("C3", "The baselines degrade strongly as cr grows, and FAB's lead grows", learning::c3),
     ("C11", "FAB costs about twice AB/Push-Pull in bytes", learning::c11),
     ("C12", "The sample weights separate clean from corrupted samples", learning::c12),
-    ("T1", "min ‖∇F*‖² falls like K^−2/3", theory::t1),
-    ("T2", "The mean consensus error falls like K^−1", theory::t2),
+    ("T1", "min ‖∇F*‖² falls at least as fast as K^−2/3", theory::t1),
+    ("T2", "The mean consensus error falls at least as fast as K^−1", theory::t2),
     ("T4", "The fixed point's hypergradient is biased by O(1/λ)", theory::t4),
     ("T5", "Σt = Σd at every step", theory::t5),
 ];
@@ -91,9 +91,25 @@ pub fn terminal(claims: &[Claim]) -> String {
     };
     let line = |c: &Claim| {
         let number = if c.number.is_empty() { &c.reading } else { &c.number };
-        format!("{:<5} {}: {} ({number})\n", c.id, c.statement, word(&c.verdict))
+        wrapped(&format!("{:<5} {}: {} ({number})", c.id, c.statement, word(&c.verdict)))
     };
     claims.iter().map(line).collect()
+}
+
+/// Lines of at most 120 characters, indented from the second on.
+fn wrapped(text: &str) -> String {
+    let (mut out, mut width) = (String::new(), 0);
+    for word in text.split_inclusive(' ') {
+        let length = word.chars().count();
+        if width + length > 120 {
+            out.truncate(out.trim_end().len());
+            out += "\n      ";
+            width = 6;
+        }
+        out += word;
+        width += length;
+    }
+    out + "\n"
 }
 
 #[cfg(test)]

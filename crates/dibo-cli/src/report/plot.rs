@@ -556,7 +556,9 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
                 let values: Vec<f64> = runs.map(|run| average::ending(run, &figure.y)).filter(|value| value.is_finite()).collect();
                 let (y, sd) = average::mean_sd(&values);
                 let sd = if sd.is_finite() { sd } else { 0.0 };
-                let point = Point { x: across(index), y, low: y - sd, high: y + sd };
+                // No whisker below 0 for what is never below 0, such as a count.
+                let floor = if values.iter().all(|value| *value >= 0.0) { 0.0 } else { f64::NEG_INFINITY };
+                let point = Point { x: across(index), y, low: (y - sd).max(floor), high: y + sd };
                 match groups.iter_mut().find(|(known, _)| *known == look) {
                     Some((_, points)) => points.push(point),
                     None => groups.push((look, vec![point])),

@@ -91,6 +91,26 @@ impl DiGraph {
         self.start.push(self.from.len() as u32);
     }
 
+    /// Takes away the links (sender, receiver) for which `stays` is false; those to oneself stay.
+    pub(crate) fn retain(&mut self, stays: impl Fn(u32, usize) -> bool) {
+        let DiGraph { start, from, out } = self;
+        let (mut kept, mut begin) = (0, 0);
+        for i in 0..out.len() {
+            let end = start[i + 1] as usize;
+            for at in begin..end {
+                let sender = from[at];
+                if sender as usize == i || stays(sender, i) {
+                    from[kept] = sender;
+                    kept += 1;
+                } else {
+                    out[sender as usize] -= 1;
+                }
+            }
+            (begin, start[i + 1]) = (end, kept as u32);
+        }
+        from.truncate(kept);
+    }
+
     /// Makes this graph the same as `other`, keeping its memory.
     pub(crate) fn copy_from(&mut self, other: &DiGraph) {
         self.start.clone_from(&other.start);
