@@ -193,9 +193,10 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
                 if let Some((v, _)) = &v {
                     save_rows(old, v, part.clone(), &[], Weights::Applied);
                 }
-                save_rows(&mut old[old_t..], &t, part.clone(), plus, b);
-                let b = if matches!(b, Weights::Sender(_)) { Weights::Applied } else { b };
-                mix(v.as_ref(), &t, part, old, &old[old_t..], b);
+                // Weighted once for all receivers where these are many.
+                let (before, after) = if many && matches!(b, Weights::Sender(_)) { (b, Weights::Applied) } else { (Weights::Applied, b) };
+                save_rows(&mut old[old_t..], &t, part.clone(), plus, before);
+                mix(v.as_ref(), &t, part, old, &old[old_t..], after);
             }
         });
     }

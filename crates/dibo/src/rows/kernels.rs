@@ -281,23 +281,31 @@ for_each_cpu! {
 }
 
 for_each_cpu! {
-    /// Copies the columns of `part` to the beginnings of a panel's rows, weighted if the weights are the senders' own; before that, `plus` (or nothing) is added
-    /// in place.
+    /// Copies the columns of `part`, with `plus` (or nothing) added, to the beginnings of a panel's rows. If the weights are the senders' own, the
+    /// copy is weighted with them, and the sum without weights is also left in place.
     pub fn save_rows<T: Real>(panel: &mut [T], rows: &Disjoint<T>, part: Part, plus: &[T], weights: Weights<'_, T>) {
         let Part { rows: which, columns, stride, source_stride } = part;
         for (i, to) in which.zip(panel.chunks_mut(source_stride)) {
             let (here, to) = (i * stride + columns.start..i * stride + columns.end, &mut to[..columns.len()]);
             // SAFETY: parts that are used at the same time do not overlap.
             let from = unsafe { rows.get(here.clone()) }.as_chunks_mut::<GROUP>().0;
-            if !plus.is_empty() {
-                for (f, p) in from.iter_mut().zip(plus[here].as_chunks::<GROUP>().0) {
-                    (0..GROUP).for_each(|l| f[l] += p[l]);
+            let to = to.as_chunks_mut::<GROUP>().0;
+            match (weights, plus.is_empty()) {
+                (Weights::Sender(w), empty) => {
+                    if !empty {
+                        for (f, p) in from.iter_mut().zip(plus[here].as_chunks::<GROUP>().0) {
+                            (0..GROUP).for_each(|l| f[l] += p[l]);
+                        }
+                    }
+                    for (t, f) in to.iter_mut().zip(from) {
+                        (0..GROUP).for_each(|l| t[l] = w[i] * f[l]);
+                    }
                 }
-            }
-            for (t, f) in to.as_chunks_mut::<GROUP>().0.iter_mut().zip(from) {
-                match weights {
-                    Weights::Sender(w) => (0..GROUP).for_each(|l| t[l] = w[i] * f[l]),
-                    _ => *t = *f,
+                (_, true) => to.copy_from_slice(from),
+                (_, false) => {
+                    for ((t, f), p) in to.iter_mut().zip(from).zip(plus[here].as_chunks::<GROUP>().0) {
+                        (0..GROUP).for_each(|l| t[l] = f[l] + p[l]);
+                    }
                 }
             }
         }
