@@ -80,8 +80,11 @@ const WHOLE: usize = 1 << 20;
 /// The same where rows hear more than [`MANY`] others.
 const FEW: usize = 1 << 18;
 const MANY: usize = 8;
-/// Size of a panel's copy: two of them stay in the first-level cache, where each row is read once for every neighbour.
-const PANEL: usize = 1 << 14;
+/// Size of a panel's copies of v and of t: in the first-level cache, where each row is read once for every neighbour, unless the rows' pieces would be
+/// shorter than [`PIECE`], below which memory is read slowly; then up to [`FAR`], in the second-level cache.
+const NEAR: usize = 1 << 14;
+const PIECE: usize = 1 << 11;
+const FAR: usize = 1 << 18;
 /// Least work of a thread (entries × groups of columns): below it, handing rows to another core costs more than it saves.
 const LEAST: usize = 1 << 11;
 
@@ -177,7 +180,8 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
         });
     } else {
         // Panel by panel: copy the old columns of all rows, v and t side by side, then write them in place.
-        let width = (PANEL / size_of::<T>() / n / GROUP * GROUP).clamp(GROUP, stride);
+        let bytes = (NEAR / n).max(PIECE.min(FAR / n));
+        let width = (bytes / size_of::<T>() / GROUP * GROUP).clamp(GROUP, stride);
         let old = Disjoint::new(scratch);
         let t = Disjoint::new(lane.push.data_mut());
         let v = lane.pull.as_mut().map(|(v, eta)| (Disjoint::new(v.data_mut()), *eta));

@@ -43,11 +43,21 @@ pub trait Real:
     fn of(x: f64) -> Self;
     /// Widens to `f64`.
     fn f64(self) -> f64;
+    /// Sixteen of them in AVX-512's registers.
+    #[cfg(target_arch = "x86_64")]
+    type Avx512: kernels::Sixteen<Self>;
+    /// Sixteen of them in AVX2's registers.
+    #[cfg(target_arch = "x86_64")]
+    type Avx2: kernels::Sixteen<Self>;
 }
 
 macro_rules! real {
-    ($t:ty) => {
+    ($t:ty, $avx512:ty, $avx2:ty) => {
         impl Real for $t {
+            #[cfg(target_arch = "x86_64")]
+            type Avx512 = $avx512;
+            #[cfg(target_arch = "x86_64")]
+            type Avx2 = $avx2;
             const ZERO: $t = 0.0;
             const ONE: $t = 1.0;
             fn of(x: f64) -> $t {
@@ -59,8 +69,8 @@ macro_rules! real {
         }
     };
 }
-real!(f32);
-real!(f64);
+real!(f32, kernels::Registers<std::arch::x86_64::__m512, 1>, kernels::Registers<std::arch::x86_64::__m256, 2>);
+real!(f64, kernels::Registers<std::arch::x86_64::__m512d, 2>, kernels::Registers<std::arch::x86_64::__m256d, 4>);
 
 /// Columns by which every row is padded and mixing is cut.
 pub const GROUP: usize = 16;
