@@ -3,7 +3,10 @@ mod bench;
 mod check;
 mod claims;
 mod data;
+#[cfg(any(test, feature = "download"))]
+mod download;
 mod experiment;
+mod memory;
 mod pictures;
 mod report;
 mod results;
@@ -16,6 +19,9 @@ use results::{Curves, Manifest};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
+
+#[global_allocator]
+static ALLOCATOR: memory::Counting = memory::Counting;
 
 /// Distributed bilevel optimisation over directed networks that change at every step.
 #[derive(Parser)]
@@ -231,6 +237,7 @@ fn warnings(experiment: &Experiment) -> Vec<String> {
 fn finish(out: &Path, manifest: &Manifest, curves: &Curves) -> Result<()> {
     let judged = claims::judge(manifest, curves);
     let mut extras = claims::extras(manifest, curves);
+    extras.extend(report::memory::extra(manifest));
     extras.extend(pictures::kept(out, manifest).into_iter().map(|(title, svg)| report::Extra { title, body: report::Body::Svg(svg) }));
     let page = report::write(out, manifest, curves, &judged, &extras)?;
     println!("\n{}", report::terminal_table(manifest));

@@ -1,8 +1,8 @@
 //! Runs all settings of an experiment with all seeds: on all cores, with progress, and so that it can be stopped and taken up again.
 use crate::experiment::spec::Problem;
 use crate::experiment::{Experiment, Setting};
-use crate::pictures;
-use crate::results::{CurveRow, Curves, Machine, Manifest, RunRecord, write_file};
+use crate::results::{CurveRow, Curves, Machine, Manifest, Memory, RunRecord, write_file, write_file_with};
+use crate::{memory, pictures};
 use anyhow::{Context, Result};
 use dibo::algorithm::Algorithm;
 use dibo::engine::{self, Checkpoint, Outcome, Record, Sample, Watch};
@@ -43,10 +43,11 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
     let bar = progress(total as u64, options.quiet);
     bar.set_message(format!("{} runs", jobs.len()));
     // Seeds fan out over the cores; only where there are fewer runs than cores does one run use several.
-    let workers = options.threads.min(jobs.len()).max(1);
+    let alone = experiment.settings.iter().any(|s| s.run.alone);
+    let workers = if alone { 1 } else { options.threads.min(jobs.len()).max(1) };
     let inside = (options.threads / workers).max(1);
     let (next, done, reused, error) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(None));
-    let records: Vec<Mutex<Option<Record>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
+    let records: Vec<Mutex<Option<Kept>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
@@ -56,7 +57,7 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
                     if STOP.load(Relaxed) || error.lock().is_ok_and(|e| e.is_some()) {
                         return;
                     }
-                    match one(experiment, s, seed, &kept, &threads, &bar, &reused) {
+                    match one(experiment, s, seed, &kept, &threads, &bar, &reused, workers == 1) {
                         Ok(record) => {
                             bar.set_message(format!("{}/{} runs", done.fetch_add(1, Relaxed) + 1, jobs.len()));
                             *records[job].lock().expect("no panic while held") = Some(record);
@@ -109,7 +110,11 @@ fn progress(total: u64, quiet: bool) -> ProgressBar {
     bar
 }
 
+/// A run's record and what is known of its memory.
+type Kept = (Record, Memory);
+
 /// One setting with one seed, from where it was left.
+#[allow(clippy::too_many_arguments)]
 fn one(
     experiment: &Experiment,
     s: usize,
@@ -118,23 +123,29 @@ fn one(
     threads: &Threads,
     bar: &ProgressBar,
     reused: &AtomicUsize,
-) -> Result<Record> {
+    alone: bool,
+) -> Result<Kept> {
     let setting = &experiment.settings[s];
-    let job = Job { setting, s, seed, kept, digest: digest(experiment, setting, seed), bar };
-    if let Some((found, record)) = std::fs::read(job.finished()).ok().and_then(|b| postcard::from_bytes::<([u8; 32], Record)>(&b).ok())
+    let job = Job { setting, s, seed, kept, digest: digest(experiment, setting, seed), bar, alone };
+    if let Some((found, record)) = std::fs::read(job.finished()).ok().and_then(|b| postcard::from_bytes::<([u8; 32], Kept)>(&b).ok())
         && found == job.digest
     {
         bar.inc(setting.run.iterations as u64);
         reused.fetch_add(1, Relaxed);
         return Ok(record);
     }
+    memory::begin();
     let problem = setting.problem(seed, &experiment.folder, threads)?;
     let graphs = setting.graphs(setting.agents(seed, &experiment.folder)?, seed, &experiment.folder)?;
     match &problem {
-        Problem::PolicyEvaluation(p) => job.run(&*setting.algorithm, &**p, graphs, threads, |_| None),
-        Problem::Quadratic(p) => job.run(&*setting.algorithm, &**p, graphs, threads, |_| None),
-        Problem::Learning64(p) => job.run(&*setting.algorithm, &**p, graphs, threads, |views| pictures::lowest(p, views)),
-        Problem::Learning32(p) => job.run(&*setting.algorithm32, &**p, graphs, threads, |views| pictures::lowest(p, views)),
+        Problem::PolicyEvaluation(p) => job.run(&*setting.algorithm, &**p, graphs, threads, 0, |_| None),
+        Problem::Quadratic(p) => job.run(&*setting.algorithm, &**p, graphs, threads, 0, |_| None),
+        Problem::Learning64(p) => {
+            job.run(&*setting.algorithm, &**p, graphs, threads, p.dealt().bytes(), |views| pictures::lowest(p, views))
+        }
+        Problem::Learning32(p) => {
+            job.run(&*setting.algorithm32, &**p, graphs, threads, p.dealt().bytes(), |views| pictures::lowest(p, views))
+        }
     }
 }
 
@@ -145,6 +156,8 @@ struct Job<'a> {
     kept: &'a Path,
     digest: [u8; 32],
     bar: &'a ProgressBar,
+    /// No other run goes on beside it, so that its peak memory can be told.
+    alone: bool,
 }
 
 impl Job<'_> {
@@ -159,28 +172,44 @@ impl Job<'_> {
         problem: &dyn Bilevel<T>,
         graphs: Sequence,
         threads: &Threads,
+        data_bytes: usize,
         look: impl Fn(&[View<'_, T>]) -> Option<String>,
-    ) -> Result<Record> {
+    ) -> Result<Kept> {
         let half = self.kept.join(format!("{}-{}.checkpoint", self.s, self.seed));
         let resume = std::fs::read(&half).ok().and_then(|b| Checkpoint::<T>::from_bytes(&b).ok()).filter(|c| c.digest == self.digest);
         let mut network = Simulator::new(graphs, threads.clone());
-        let mut watch =
-            Watcher { bar: self.bar, seen: 0, digest: self.digest, half: &half, last: Instant::now(), error: None, look, picture: None };
+        let mut watch = Watcher {
+            bar: self.bar,
+            seen: 0,
+            digest: self.digest,
+            half: &half,
+            last: Instant::now(),
+            error: None,
+            look,
+            picture: None,
+            vectors: String::new(),
+        };
         watch.moved_to(resume.as_ref().map_or(0, |c| c.k));
         let record = engine::run(algorithm, problem, &mut network, &problem.start(), &self.setting.run.plan(), resume, &mut watch)
             .map_err(|e| anyhow::anyhow!("{}: {e}; remove {} to start anew", self.setting.series.label, half.display()))?;
         if let Some(e) = watch.error.take() {
             return Err(e);
         }
-        if !matches!(record.outcome, Outcome::Stopped(_)) {
+        let memory = Memory {
+            vectors: std::mem::take(&mut watch.vectors),
+            data_bytes: data_bytes as u64,
+            peak_bytes: if self.alone { memory::peak() as u64 } else { 0 },
+        };
+        let kept = (record, memory);
+        if !matches!(kept.0.outcome, Outcome::Stopped(_)) {
             self.bar.inc((self.setting.run.iterations - watch.seen) as u64);
             if let Some(picture) = watch.picture.filter(|_| self.seed == 0) {
                 write_file(&self.kept.join(format!("{}.svg", self.s)), picture.as_bytes())?;
             }
-            write_file(&self.finished(), &postcard::to_stdvec(&(self.digest, &record)).context("cannot write a run")?)?;
+            write_file(&self.finished(), &postcard::to_stdvec(&(self.digest, &kept)).context("cannot write a run")?)?;
             let _ = std::fs::remove_file(&half);
         }
-        Ok(record)
+        Ok(kept)
     }
 }
 
@@ -204,6 +233,7 @@ struct Watcher<'a, L> {
     error: Option<anyhow::Error>,
     look: L,
     picture: Option<String>,
+    vectors: String,
 }
 
 impl<L> Watcher<'_, L> {
@@ -230,27 +260,49 @@ impl<T: Real, L: Fn(&[View<'_, T>]) -> Option<String>> Watch<T> for Watcher<'_, 
 
     fn finished(&mut self, views: &[View<'_, T>]) {
         self.picture = (self.look)(views);
+        self.vectors = vectors(views);
     }
 
-    fn checkpoint(&mut self, mut checkpoint: Checkpoint<T>) {
+    fn checkpoint(&mut self, mut checkpoint: Checkpoint<'_, T>) {
         checkpoint.digest = self.digest;
         self.last = Instant::now();
-        if let Err(e) = write_file(self.half, &checkpoint.to_bytes()) {
+        if let Err(e) = write_file_with(self.half, |file| checkpoint.write(file)) {
             self.error = Some(e);
         }
     }
 }
 
-fn gather(experiment: &Experiment, jobs: &[(usize, u64)], records: impl Iterator<Item = Option<Record>>) -> (Vec<RunRecord>, Curves) {
+/// The state's vectors that can be looked at, those of the same size together.
+fn vectors<T: Real>(views: &[View<'_, T>]) -> String {
+    // Variables that lie side by side in one stack are one vector.
+    let mut stacks: Vec<(*const dibo::rows::Rows<T>, usize, String)> = Vec::new();
+    for view in views {
+        match stacks.iter_mut().find(|s| std::ptr::eq(s.0, view.rows)) {
+            Some(known) => known.2 += &format!(" {}", view.name),
+            None => stacks.push((view.rows, view.rows.data().len(), view.name.into())),
+        }
+    }
+    let mut sizes: Vec<(usize, Vec<String>)> = Vec::new();
+    for (_, numbers, names) in stacks {
+        match sizes.iter_mut().find(|s| s.0 == numbers) {
+            Some(known) => known.1.push(names),
+            None => sizes.push((numbers, vec![names])),
+        }
+    }
+    let parts = sizes.iter().map(|(numbers, names)| format!("{} × {numbers} ({})", names.len(), names.join(", ")));
+    format!("{} numbers of {} bytes", parts.collect::<Vec<_>>().join(" + "), size_of::<T>())
+}
+
+fn gather(experiment: &Experiment, jobs: &[(usize, u64)], records: impl Iterator<Item = Option<Kept>>) -> (Vec<RunRecord>, Curves) {
     let records: Vec<_> = jobs.iter().zip(records).filter_map(|(job, r)| r.map(|r| (*job, r))).collect();
     let mut metrics: Vec<String> = Vec::new();
-    for value in records.iter().filter_map(|(_, r)| r.samples.first()).flat_map(|s| &s.values) {
+    for value in records.iter().filter_map(|(_, (r, _))| r.samples.first()).flat_map(|s| &s.values) {
         if !metrics.contains(&value.0) {
             metrics.push(value.0.clone());
         }
     }
     let (mut runs, mut rows) = (Vec::new(), Vec::new());
-    for ((series, seed), record) in records {
+    for ((series, seed), (record, memory)) in records {
         let keep = experiment.settings[series].run.keep_every();
         let count = record.samples.len();
         for (i, s) in record.samples.iter().enumerate().filter(|(i, s)| s.k % keep == 0 || i + 1 == count) {
@@ -277,6 +329,7 @@ fn gather(experiment: &Experiment, jobs: &[(usize, u64)], records: impl Iterator
             gradients: last.oracle.gradients,
             products: last.oracle.products,
             state_bytes: record.state_bytes,
+            memory,
             last: last.values.iter().filter(|v| v.1.is_finite()).cloned().collect(),
             smallest: over_run(&record.samples, |values| values.iter().copied().fold(f64::INFINITY, f64::min)),
             mean: over_run(&record.samples, |values| values.iter().sum::<f64>() / values.len() as f64),

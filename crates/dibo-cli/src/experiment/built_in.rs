@@ -18,5 +18,6 @@
     ("fmheter", include_str!("../../../../experiments/fmheter.toml")),
     ("fmnet", include_str!("../../../../experiments/fmnet.toml")),
     ("model-size", include_str!("../../../../experiments/model-size.toml")),
+    ("bome", include_str!("../../../../experiments/bome.toml")),
     ("benchmark-bilevel", include_str!("../../../../experiments/benchmark-bilevel.toml")),
 ]

@@ -1,5 +1,5 @@
 //! What the sections of an experiment file may hold, and how they become problems, graphs and plans.
-use super::learning::{Baseline, LearningSpec};
+use super::learning::{Changes, LearningSpec};
 use super::text::Section;
 use anyhow::{Context, Result};
 use dibo::algorithm::Needs;
@@ -154,7 +154,7 @@ impl ProblemSpec {
             ProblemSpec::PolicyEvaluation(p) if p.file.is_empty() => p.agents,
             ProblemSpec::Quadratic(p) => p.agents,
             ProblemSpec::Learning(p, _) => p.agents,
-            ProblemSpec::PolicyEvaluation(_) => match self.build(seed, folder, Baseline::default(), &Threads::one())? {
+            ProblemSpec::PolicyEvaluation(_) => match self.build(seed, folder, Changes::default(), &Threads::one())? {
                 Problem::PolicyEvaluation(p) => Bilevel::agents(&*p),
                 _ => unreachable!("a policy-evaluation file makes that problem"),
             },
@@ -167,7 +167,7 @@ impl ProblemSpec {
     }
 
     /// Makes the problem of one seed. Relative files are looked for beside the experiment file.
-    pub fn build(&self, seed: u64, folder: &Path, baseline: Baseline, threads: &Threads) -> Result<Problem> {
+    pub fn build(&self, seed: u64, folder: &Path, changes: Changes, threads: &Threads) -> Result<Problem> {
         match self {
             ProblemSpec::PolicyEvaluation(p) => {
                 let problem = if p.file.is_empty() {
@@ -194,9 +194,9 @@ impl ProblemSpec {
                 Ok(Problem::PolicyEvaluation(Box::new(problem.weights(f_weight, g_weight).noise(p.omega, p.noise_on, seed))))
             }
             ProblemSpec::Learning(p, tuning) if p.bits == 64 => {
-                Ok(Problem::Learning64(Box::new(p.build(*tuning, baseline, seed, threads)?)))
+                Ok(Problem::Learning64(Box::new(p.build(*tuning, changes, seed, threads)?)))
             }
-            ProblemSpec::Learning(p, tuning) => Ok(Problem::Learning32(Box::new(p.build(*tuning, baseline, seed, threads)?))),
+            ProblemSpec::Learning(p, tuning) => Ok(Problem::Learning32(Box::new(p.build(*tuning, changes, seed, threads)?))),
             ProblemSpec::Quadratic(p) => {
                 Ok(Problem::Quadratic(Box::new(Quadratic::random(p.agents, p.dim_x, p.dim_y, seed, p.indefinite))))
             }
@@ -314,11 +314,21 @@ pub struct RunSpec {
     diverged_above: f64,
     /// Points kept of each curve at most.
     pub points: usize,
+    /// One run after the other, each with all threads: for times and peak memory that others do not disturb.
+    pub alone: bool,
 }
 
 impl Default for RunSpec {
     fn default() -> Self {
-        RunSpec { iterations: 1000, every: 20, target: 0.0, metric: "relative_error".into(), diverged_above: 1e3, points: 400 }
+        RunSpec {
+            iterations: 1000,
+            every: 20,
+            target: 0.0,
+            metric: "relative_error".into(),
+            diverged_above: 1e3,
+            points: 400,
+            alone: false,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The report of an experiment, made from its results folder alone: plots and one page that needs nothing else.
 pub mod average;
 pub mod claims;
+pub mod memory;
 pub mod plot;
 mod table;
 pub mod words;

@@ -161,7 +161,7 @@ impl Look {
 
 fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>> {
     let setting = |index: usize, key: &str| manifest.series[index].settings.get(key).map_or("", String::as_str);
-    let chosen = |index: &usize| figure.only.iter().all(|(key, value)| setting(*index, key) == value);
+    let chosen = |index: &usize| figure.only.iter().all(|(key, values)| values.split('|').any(|value| setting(*index, key) == value));
     let chosen: Vec<usize> = (0..manifest.series.len()).filter(chosen).collect();
     if chosen.is_empty() {
         bail!("no series has the settings the figure asks for");
@@ -182,7 +182,8 @@ fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>> {
     };
     let label = |index: usize| {
         let series = &manifest.series[index];
-        let shown: Vec<&str> = figure.only.keys().map(String::as_str).chain(figure.panels.as_deref()).chain(across).collect();
+        let fixed = figure.only.iter().filter(|(_, values)| !values.contains('|')).map(|(key, _)| key.as_str());
+        let shown: Vec<&str> = fixed.chain(figure.panels.as_deref()).chain(across).collect();
         if by_algorithm {
             let rest = series.swept.iter().filter(|key| !shown.contains(&key.as_str()));
             let rest: Vec<String> = rest.map(|key| format!("{}={}", words::symbol(key), setting(index, key))).collect();

@@ -44,6 +44,7 @@ fn results(value: impl Fn(usize, u64, usize) -> f64, iterations: &[usize], outco
                 gradients: 10,
                 products: 0,
                 state_bytes: 640,
+                memory: Default::default(),
                 last: BTreeMap::from([("error".to_string(), value(index, seed, last))]),
                 smallest: BTreeMap::new(),
                 mean: BTreeMap::new(),

@@ -29,7 +29,7 @@ pub use descent::{Descent, Method, Oracle, Single};
 fn fill<T: Real, const N: usize>(owned: &[usize], stack: &mut Stack<T, N>, values: [&Vec<Vec<f64>>; N]) {
     for (row, agent) in owned.iter().enumerate() {
         for (to, from) in stack.row_mut(row).into_iter().zip(values) {
-            if let Some(from) = from.get(*agent) {
+            if let Some(from) = Start::row(from, *agent) {
                 to.iter_mut().zip(from).for_each(|(t, f)| *t = T::of(*f));
             }
         }

@@ -33,7 +33,7 @@ pub struct Penalty {
     pub g: f64,
 }
 
-/// Starting points, one row per agent of the whole network; what is empty starts at zero.
+/// Starting points, one row per agent of the whole network, or one row where all start alike; what is empty starts at zero.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
     /// Upper variable.
@@ -50,6 +50,12 @@ impl Start {
     /// Where z starts.
     pub fn twin(&self) -> &Vec<Vec<f64>> {
         if self.z.is_empty() { &self.y } else { &self.z }
+    }
+
+    /// An agent's row among those of a variable; a single row is everybody's.
+    pub fn row(rows: &[Vec<f64>], agent: usize) -> Option<&[f64]> {
+        let row = if rows.len() == 1 { rows.first() } else { rows.get(agent) };
+        row.map(Vec::as_slice)
     }
 }
 

@@ -391,11 +391,12 @@ impl<T: Real> Bilevel<T> for Learning<T> {
     fn start(&self) -> Start {
         let x = match self.task {
             Task::Cleaning { psi, .. } if psi != 0.0 => self.dealt.hands.iter().map(|h| vec![psi; h.train.len()]).collect(),
-            Task::Tuning { form, tau } => vec![vec![form.inverse(tau)]; self.dealt.hands.len()],
+            Task::Tuning { form, tau } => vec![vec![form.inverse(tau)]],
             Task::Cleaning { .. } => Vec::new(),
         };
         let y = match self.net.model {
-            Model::Mlp(_) => vec![self.net.start(self.seed); self.dealt.hands.len()],
+            // One row for all: as many copies as agents would be a third of the state.
+            Model::Mlp(_) => vec![self.net.start(self.seed)],
             _ => Vec::new(),
         };
         Start { x, y, ..Start::default() }
