@@ -8,8 +8,10 @@ use dibo::algorithm::Algorithm;
 use dibo::engine::{self, Checkpoint, Outcome, Record, Sample, Watch};
 use dibo::mixing::Sequence;
 use dibo::network::Simulator;
-use dibo::problem::Bilevel;
+use dibo::problem::{Bilevel, estimate};
 use dibo::rows::{Real, Threads, View};
+use dibo::theory;
+use dibo::theory::watch::{Observer, Seen};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,6 +21,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Set by Ctrl-C: every run stops at its next evaluation and writes a checkpoint.
 pub static STOP: AtomicBool = AtomicBool::new(false);
+
+/// Lets Ctrl-C set [`STOP`]; a second one leaves at once.
+pub fn watch_for_stop() -> Result<()> {
+    let handler = || {
+        if STOP.swap(true, Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("\nstopping: what is done is kept (Ctrl-C again to leave at once)");
+    };
+    ctrlc::set_handler(handler).context("cannot watch for Ctrl-C")
+}
 
 /// What a user can choose about a run.
 pub struct Options {
@@ -98,7 +111,8 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
     Ok((manifest, curves))
 }
 
-fn progress(total: u64, quiet: bool) -> ProgressBar {
+/// A bar over `total` iterations.
+pub fn progress(total: u64, quiet: bool) -> ProgressBar {
     let bar = ProgressBar::new(total);
     if quiet {
         bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -120,7 +134,7 @@ fn one(
     reused: &AtomicUsize,
 ) -> Result<Record> {
     let setting = &experiment.settings[s];
-    let job = Job { setting, s, seed, kept, digest: digest(experiment, setting, seed), bar };
+    let job = Job { setting, s, seed, kept, digest: digest(experiment, setting, seed), bar, watch: experiment.watch };
     if let Some((found, record)) = std::fs::read(job.finished()).ok().and_then(|b| postcard::from_bytes::<([u8; 32], Record)>(&b).ok())
         && found == job.digest
     {
@@ -133,6 +147,7 @@ fn one(
     match &problem {
         Problem::PolicyEvaluation(p) => job.run(&*setting.algorithm, &**p, graphs, threads, |_| None),
         Problem::Quadratic(p) => job.run(&*setting.algorithm, &**p, graphs, threads, |_| None),
+        Problem::Robust(p) => job.run(&*setting.algorithm, &**p, graphs, threads, |_| None),
         Problem::Learning64(p) => job.run(&*setting.algorithm, &**p, graphs, threads, |views| pictures::lowest(p, views)),
         Problem::Learning32(p) => job.run(&*setting.algorithm32, &**p, graphs, threads, |views| pictures::lowest(p, views)),
     }
@@ -145,6 +160,7 @@ struct Job<'a> {
     kept: &'a Path,
     digest: [u8; 32],
     bar: &'a ProgressBar,
+    watch: bool,
 }
 
 impl Job<'_> {
@@ -163,9 +179,19 @@ impl Job<'_> {
     ) -> Result<Record> {
         let half = self.kept.join(format!("{}-{}.checkpoint", self.s, self.seed));
         let resume = std::fs::read(&half).ok().and_then(|b| Checkpoint::<T>::from_bytes(&b).ok()).filter(|c| c.digest == self.digest);
+        let theory = (self.watch && self.setting.mixes_by_pulling()).then(|| {
+            let plan = self.setting.run.plan();
+            let facts = theory::graph::constants(&graphs, plan.iterations.min(90));
+            let constants = problem.constants().unwrap_or_else(|| estimate(problem));
+            Theory {
+                observer: Observer::new(&graphs, facts.mixing.as_ref(), Some(constants), plan.every, plan.iterations),
+                algorithm,
+                problem,
+            }
+        });
         let mut network = Simulator::new(graphs, threads.clone());
-        let mut watch =
-            Watcher { bar: self.bar, seen: 0, digest: self.digest, half: &half, last: Instant::now(), error: None, look, picture: None };
+        let (bar, digest) = (self.bar, self.digest);
+        let mut watch = Watcher { bar, seen: 0, digest, half: &half, last: Instant::now(), error: None, look, picture: None, theory };
         watch.moved_to(resume.as_ref().map_or(0, |c| c.k));
         let record = engine::run(algorithm, problem, &mut network, &problem.start(), &self.setting.run.plan(), resume, &mut watch)
             .map_err(|e| anyhow::anyhow!("{}: {e}; remove {} to start anew", self.setting.series.label, half.display()))?;
@@ -192,10 +218,28 @@ fn digest(experiment: &Experiment, setting: &Setting, seed: u64) -> [u8; 32] {
         hash.update(format!("{key}={value}\n").as_bytes());
     }
     hash.update(&seed.to_le_bytes()).update(experiment.name.as_bytes());
+    if experiment.watch {
+        hash.update(b"watch theory");
+    }
     *hash.finalize().as_bytes()
 }
 
-struct Watcher<'a, L> {
+/// The theory's eye on one run.
+struct Theory<'a, T> {
+    observer: Observer,
+    algorithm: &'a dyn Algorithm<T>,
+    problem: &'a dyn Bilevel<T>,
+}
+
+impl<T: Real> Theory<'_, T> {
+    fn look(&mut self, k: usize, views: &[View<'_, T>]) -> Seen {
+        let penalty = self.algorithm.penalty_steps(k).map(|s| theory::watch::Steps::Penalty { lambda: s.lambda, eta: s.eta, g: s.g });
+        let steps = penalty.or_else(|| self.algorithm.single_step(k).map(theory::watch::Steps::Single));
+        self.observer.look(k, self.problem, steps, views)
+    }
+}
+
+struct Watcher<'a, T, L> {
     bar: &'a ProgressBar,
     seen: usize,
     digest: [u8; 32],
@@ -204,16 +248,22 @@ struct Watcher<'a, L> {
     error: Option<anyhow::Error>,
     look: L,
     picture: Option<String>,
+    theory: Option<Theory<'a, T>>,
 }
 
-impl<L> Watcher<'_, L> {
+impl<T, L> Watcher<'_, T, L> {
     fn moved_to(&mut self, k: usize) {
         self.bar.inc((k - self.seen) as u64);
         self.seen = k;
     }
 }
 
-impl<T: Real, L: Fn(&[View<'_, T>]) -> Option<String>> Watch<T> for Watcher<'_, L> {
+impl<T: Real, L: Fn(&[View<'_, T>]) -> Option<String>> Watch<T> for Watcher<'_, T, L> {
+    fn measure(&mut self, k: usize, views: &[View<'_, T>]) -> (Vec<(&'static str, f64)>, Option<String>) {
+        let seen = self.theory.as_mut().map(|t| t.look(k, views)).unwrap_or_default();
+        (seen.values, seen.broken)
+    }
+
     fn go_on(&mut self, _k: usize) -> bool {
         !STOP.load(Relaxed)
     }
@@ -271,6 +321,7 @@ fn gather(experiment: &Experiment, jobs: &[(usize, u64)], records: impl Iterator
             series,
             seed,
             outcome: record.outcome.word().into(),
+            reason: record.reason.clone(),
             iterations: last.k,
             seconds: last.seconds,
             bytes: last.traffic.bytes,

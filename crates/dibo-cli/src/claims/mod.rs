@@ -55,8 +55,11 @@ const CLAIMS: &[(&str, &str, Judge)] = &[
     ("C12", "The sample weights separate clean from corrupted samples", learning::c12),
     ("T1", "min ‖∇F*‖² falls like K^−2/3", theory::t1),
     ("T2", "The mean consensus error falls like K^−1", theory::t2),
+    ("T3", "AB/Push-Pull on a nonconvex objective: mean ‖∇F‖² and mean consensus error fall like K^−1", theory::t3),
     ("T4", "The fixed point's hypergradient is biased by O(1/λ)", theory::t4),
     ("T5", "Σt = Σd at every step", theory::t5),
+    ("G1", "A growing penalty ends nearer the solution than the best fixed one of the same length", theory::g1),
+    ("G2", "A growing penalty ends with a higher test accuracy than the best fixed one", theory::g2),
 ];
 
 /// Judges the claims that an experiment asks for.
