@@ -225,7 +225,7 @@ fn digest(experiment: &Experiment, setting: &Setting, seed: u64) -> [u8; 32] {
 }
 
 /// The theory's eye on one run.
-struct Theory<'a, T> {
+struct Theory<'a, T: Real> {
     observer: Observer,
     algorithm: &'a dyn Algorithm<T>,
     problem: &'a dyn Bilevel<T>,
@@ -239,7 +239,7 @@ impl<T: Real> Theory<'_, T> {
     }
 }
 
-struct Watcher<'a, T, L> {
+struct Watcher<'a, T: Real, L> {
     bar: &'a ProgressBar,
     seen: usize,
     digest: [u8; 32],
@@ -251,7 +251,7 @@ struct Watcher<'a, T, L> {
     theory: Option<Theory<'a, T>>,
 }
 
-impl<T, L> Watcher<'_, T, L> {
+impl<T: Real, L> Watcher<'_, T, L> {
     fn moved_to(&mut self, k: usize) {
         self.bar.inc((k - self.seen) as u64);
         self.seen = k;

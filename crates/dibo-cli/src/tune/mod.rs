@@ -309,15 +309,8 @@ fn report(base: &Base, tiers: &[Tier], race: &Race<'_>, out: &Path, seeds: &[u64
                 Some((ran, s)) => (ran.to_string(), s.open.to_string(), words::number(s.iterations), words::number(sign * s.metric)),
                 None => Default::default(),
             };
-            csv.write_record([
-                &(t + 1).to_string(),
-                &name,
-                &ran,
-                &open,
-                &reached,
-                &metric,
-                candidate.refused.as_deref().unwrap_or_default(),
-            ])?;
+            let why = candidate.refused.clone().unwrap_or_default();
+            csv.write_record([(t + 1).to_string(), name.clone(), ran, open, reached, metric, why])?;
             if let Some((ran, s)) = score.filter(|s| s.1.metric.is_finite()) {
                 lines.push((t + 1, ran, s, name));
             }
