@@ -89,47 +89,49 @@ pub fn t3(run: &Run<'_>) -> Judged {
     ))
 }
 
-/// Error at the end of each series of one length, best first, for fixed penalties and for schedules.
-fn penalties(run: &Run<'_>, metric: &str, upwards: bool) -> Vec<(f64, Vec<(f64, usize)>, Vec<(f64, usize)>)> {
-    let mut all: Vec<(f64, Vec<(f64, usize)>, Vec<(f64, usize)>)> = Vec::new();
+/// The series of one length and group: the metric at the end, best first, of fixed penalties and of schedules.
+struct Contest {
+    name: String,
+    fixed: Vec<(f64, usize)>,
+    growing: Vec<(f64, usize)>,
+}
+
+fn contests(run: &Run<'_>, metric: &str, upwards: bool) -> Vec<Contest> {
+    let mut all: Vec<Contest> = Vec::new();
     for i in run.series(|i| run.algorithm(i) == "fab" && run.runs(i).all(|r| r.outcome == "finished")) {
-        let (Some(k), end) = (run.number(i, "run.iterations"), run.mean(i, |r| r.last.get(metric).copied().unwrap_or(f64::NAN))) else {
-            continue;
-        };
-        let at = all.iter().position(|a| a.0 == k).unwrap_or_else(|| {
-            all.push((k, Vec::new(), Vec::new()));
+        let end = run.mean(i, |r| r.last.get(metric).copied().unwrap_or(f64::NAN));
+        let name = format!("{} K = {}", run.text(i, "algorithm.group"), run.text(i, "run.iterations")).trim().to_string();
+        let at = all.iter().position(|c| c.name == name).unwrap_or_else(|| {
+            all.push(Contest { name, fixed: Vec::new(), growing: Vec::new() });
             all.len() - 1
         });
         let grows = run.text(i, "algorithm.lambda").contains("power");
-        if grows { all[at].2.push((end, i)) } else { all[at].1.push((end, i)) }
-    }
-    for (_, fixed, growing) in &mut all {
-        for list in [fixed, growing] {
-            list.retain(|e| e.0.is_finite());
+        let list = if grows { &mut all[at].growing } else { &mut all[at].fixed };
+        if end.is_finite() {
+            list.push((end, i));
             list.sort_by(|a, b| if upwards { b.0.total_cmp(&a.0) } else { a.0.total_cmp(&b.0) });
         }
     }
-    all.retain(|a| !a.1.is_empty() && !a.2.is_empty());
-    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    all.retain(|c| !c.fixed.is_empty() && !c.growing.is_empty());
     all
 }
 
-/// Compares the best of both kinds at each length; `noise` is the difference that counts as none.
+/// Compares the best of both kinds in each contest.
 fn growing(run: &Run<'_>, metric: &str, upwards: bool, better: impl Fn(f64, f64) -> bool, reading: &str) -> Judged {
-    let all = penalties(run, metric, upwards);
+    let all = contests(run, metric, upwards);
     if all.is_empty() {
         return Err("this needs runs with fixed penalties and with schedules".into());
     }
-    let wins: Vec<bool> = all.iter().map(|(_, fixed, growing)| better(growing[0].0, fixed[0].0)).collect();
+    let won: Vec<&Contest> = all.iter().filter(|c| better(c.growing[0].0, c.fixed[0].0)).collect();
     let lambda = |i: usize| run.text(i, "algorithm.lambda").replace(' ', "");
-    let line = |(k, fixed, growing): &(f64, Vec<(f64, usize)>, Vec<(f64, usize)>)| {
-        let ((f, fi), (g, gi)) = (fixed[0], growing[0]);
-        format!("K = {k}: best fixed λ = {} gives {f:.4}, best schedule {} gives {g:.4}", lambda(fi), lambda(gi))
+    let line = |c: &Contest| {
+        let ((f, fi), (g, gi)) = (c.fixed[0], c.growing[0]);
+        format!("{}: fixed λ = {} gives {f:.3e}, schedule {} gives {g:.3e}", c.name, lambda(fi), lambda(gi))
     };
-    let verdict = match (wins.iter().all(|w| *w), wins.iter().any(|w| *w)) {
-        (true, _) => Holds,
-        (false, true) => HoldsOnlyUnder(list(all.iter().zip(&wins).filter(|(_, w)| **w).map(|(a, _)| format!("K = {}", a.0)))),
-        _ => DoesNotHold,
+    let verdict = match won.len() {
+        0 => DoesNotHold,
+        n if n == all.len() => Holds,
+        _ => HoldsOnlyUnder(list(won.iter().map(|c| c.name.clone()))),
     };
     Ok((verdict, all.iter().map(line).collect::<Vec<_>>().join("; "), reading.into()))
 }

@@ -148,12 +148,7 @@ pub fn fab(c: &Constants, net: &Net, lambda: f64, [x, y, z]: [f64; 3], reading: 
                 ratio("ηx/ηy ≤ r_y", y, ry),
                 curve("ληz²/ηx ≤ ᾱ²β̄/(6αβ𝒞_aux)", z, share / 6.0),
                 ratio("ηx/ηz ≤ r_z", z, rz),
-                Condition {
-                    name: "(λη)² ≤ 2e/(15𝒞_aux)",
-                    value: (lambda * most).powi(2),
-                    bound: 2.0 * e / (15.0 * aux),
-                    allows: (2.0 * e / (15.0 * aux)).sqrt() / lambda,
-                },
+                times("λη ≤ √(2e/(15𝒞_aux))", (2.0 * e / (15.0 * aux)).sqrt()),
             ]);
         }
     }
@@ -168,9 +163,7 @@ pub fn fab_allowed(c: &Constants, net: &Net, lambda: f64) -> [f64; 3] {
     let ratio = bound(one, "ηx/ηy ≤ r_y").min(bound(one, "ηx/ηz ≤ r_z"));
     let curve = bound(one, "ληy²/ηx ≤ ᾱ²β̄/(24αβ𝒞_aux)").min(bound(one, "ληz²/ηx ≤ ᾱ²β̄/(6αβ𝒞_aux)"));
     // With ηx = ratio·η the curve asks for λη/ratio ≤ bound. The factors at the end keep clear of rounding.
-    let plain = fab(c, net, lambda, one, Reading::Mended)
-        .into_iter()
-        .filter(|c| c.name.starts_with('η') || c.name.starts_with("λη ") || c.name.starts_with('('));
+    let plain = fab(c, net, lambda, one, Reading::Mended).into_iter().filter(|c| c.name.starts_with('η') || c.name.starts_with("λη "));
     let low = plain
         .filter(|c| !c.name.contains('/') || !c.name.starts_with("ηx"))
         .map(|c| c.allows)
