@@ -5,8 +5,8 @@ use crate::report::plot;
 use crate::report::words::number;
 use anyhow::Result;
 use dibo::algorithm::PenaltySteps;
-use dibo::problem::{Bilevel, Constants, estimate};
-use dibo::rows::Threads;
+use dibo::problem::{At, Bilevel, Constants, Penalty, estimate};
+use dibo::rows::{Stack, Threads, Upper};
 use dibo::theory::graph::{GraphConstants, constants};
 use dibo::theory::problem::derived;
 use dibo::theory::steps::{self, Condition, Net, Reading, binding};
@@ -54,26 +54,60 @@ pub fn warnings(setting: &Setting, seed: u64, folder: &Path, known: &mut Known) 
     let Some(c) = p.constants() else { return Ok(Vec::new()) };
     let mut all = steps::step_warnings(steps.eta, steps.g, c.sigma_max.unwrap_or(0.0), c.g_curvature);
     if all.is_empty() && setting.mixes_by_pulling() {
-        all.extend(network_warning(setting, seed, folder, &c, steps, known)?);
+        let h = joint_curvature(&**p, steps, &c.kinds);
+        all.extend(network_warning(setting, seed, folder, &c.kinds, (steps, h), known)?);
     }
     Ok(all)
 }
 
-/// Whether the network itself makes these steps unstable: the ring's cubic condition, on any network.
+/// The largest step times curvature of an agent's x, y and z together: the spectral radius of diag(η)J, where J is the derivative of FAB's directions. They are affine here, so
+/// differences give J exactly.
+fn joint_curvature(problem: &dyn Bilevel<f64>, steps: PenaltySteps, kinds: &[usize]) -> f64 {
+    let (upper, m) = (problem.upper(), problem.lower());
+    let Upper::Shared(d) = upper else { return 0.0 };
+    let (size, penalty) = (d + 2 * m, Penalty { f: steps.g / steps.lambda, g: steps.g });
+    let eta = |r: usize| steps.eta[if r < d { 0 } else { 1 + usize::from(r >= d + m) }];
+    let of_agent = |agent: usize| {
+        let directions = |unit: Option<usize>| {
+            let mut v: Stack<f64, 3> = Stack::zeros(1, &upper, &[m, m]);
+            unit.into_iter().for_each(|c| v.shared.row_mut(0)[c] = 1.0);
+            let mut out = v.clone();
+            problem.penalty_directions(At { k: 0, owned: &[agent], threads: &Threads::one() }, penalty, &v, &mut out);
+            out.shared.row(0)[..size].to_vec()
+        };
+        let rest = directions(None);
+        let columns: Vec<Vec<f64>> = (0..size).map(|c| directions(Some(c)).iter().zip(&rest).map(|(a, b)| a - b).collect()).collect();
+        let (mut v, mut radius) = ((0..size).map(|i| 1.0 + (i as f64).sin()).collect::<Vec<f64>>(), 0.0);
+        for _ in 0..300 {
+            let mut next = vec![0.0; size];
+            columns.iter().zip(&v).for_each(|(column, x)| next.iter_mut().zip(column).for_each(|(n, c)| *n += c * x));
+            next.iter_mut().enumerate().for_each(|(r, n)| *n *= eta(r));
+            radius = next.iter().map(|n| n * n).sum::<f64>().sqrt();
+            v = next.iter().map(|n| n / radius.max(f64::MIN_POSITIVE)).collect();
+        }
+        radius
+    };
+    // Agents of one kind are alike; a few kinds tell enough.
+    let mut first: Vec<usize> = kinds.to_vec();
+    first.sort_unstable();
+    first.dedup();
+    first.into_iter().take(8).map(of_agent).fold(0.0, f64::max)
+}
+
+/// Whether the network itself makes these steps unstable: the ring's cubic condition, on any network. `h` is the largest step times curvature.
 fn network_warning(
     setting: &Setting,
     seed: u64,
     folder: &Path,
-    c: &Constants,
-    steps: PenaltySteps,
+    kinds: &[usize],
+    (steps, h): (PenaltySteps, f64),
     known: &mut Known,
 ) -> Result<Option<String>> {
     let n = setting.agents(seed, folder)?;
     let graphs = setting.graphs(n, seed, folder)?;
-    let h = steps.eta[1].max(steps.eta[2]) * steps.g * c.g_curvature;
     let shared = |key: &str| key.starts_with("graph.") || key.starts_with("problem.");
-    let place = |h: f64| format!("{:?} {h}", setting.series.settings.iter().filter(|(k, _)| shared(k)).collect::<Vec<_>>());
-    let mut growth = |h: f64| *known.growth.entry(place(h)).or_insert_with(|| steps::growth(&graphs, &c.kinds, h));
+    let place = |h: f64| format!("{seed} {:?} {h}", setting.series.settings.iter().filter(|(k, _)| shared(k)).collect::<Vec<_>>());
+    let mut growth = |h: f64| *known.growth.entry(place(h)).or_insert_with(|| steps::growth(&graphs, kinds, h));
     // A growth that the run is too short to show is no reason to warn.
     let shows = |rate: f64| setting.run.iterations as f64 * rate.ln() > 14.0;
     let rate = growth(h);
@@ -86,8 +120,9 @@ fn network_warning(
         if growth(middle) > 1.0 { high = middle } else { low = middle }
     }
     Ok(Some(format!(
-        "will diverge: on this network differences between agents grow by {rate:.4} an iteration; eta_y and eta_z must be below {} here",
-        number(low * steps.eta[1].max(steps.eta[2]) / h)
+        "will diverge: on this network differences between agents grow by {rate:.4} an iteration; the steps must be at most {:.3} times these (eta_y = {})",
+        low / h,
+        number(steps.eta[1] * low / h)
     )))
 }
 

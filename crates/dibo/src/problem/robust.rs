@@ -41,20 +41,24 @@ const MOST_CURVED: f64 = 2.0;
 const MOST_TWISTED: f64 = 4.6686;
 
 impl Robust {
-    /// Random matrices and targets, different for each agent; the τ that keeps the sublevel sets bounded is 0.01.
+    /// Random maps and targets: what all agents share, and a part of each one's own. There are more targets than x can meet, so some are given up, and which ones depends on where
+    /// the agents start.
     pub fn random(agents: usize, dx: usize, dy: usize, seed: u64) -> Self {
-        let (mut c, mut h, mut b) = (Vec::new(), Vec::new(), Vec::new());
-        for i in 0..agents {
-            let mut r = stream(seed, Purpose::Instance, i as u64, 1);
-            let mut table = |rows: usize, columns: usize, size: f64| DMatrix::from_fn(rows, columns, |_, _| r.random_range(-size..size));
-            c.push(table(dy, dx, 1.0));
-            h.push(table(dy, 1, 0.5).column(0).into_owned());
-            b.push(table(dy, 1, 3.0).column(0).into_owned());
-        }
+        let table = |agent: u64, part: u64, rows: usize, columns: usize, size: f64| {
+            let mut r = stream(seed, Purpose::Instance, agent, part);
+            DMatrix::from_fn(rows, columns, |_, _| r.random_range(-size..size))
+        };
+        let column = |m: DMatrix<f64>| m.column(0).into_owned();
+        let shared = agents as u64;
+        let (c0, b0) = (table(shared, 1, dy, dx, 1.0), table(shared, 2, dy, 1, 3.0));
+        let own = |i: usize, part: u64, columns: usize, size: f64| table(i as u64, part, dy, columns, size);
+        let c: Vec<_> = (0..agents).map(|i| &c0 + own(i, 1, dx, 0.3)).collect();
+        let h: Vec<_> = (0..agents).map(|i| column(own(i, 3, 1, 0.5))).collect();
+        let b: Vec<_> = (0..agents).map(|i| column(&b0 + own(i, 2, 1, 0.5))).collect();
         let n = agents as f64;
         let mean_c = c.iter().skip(1).fold(c[0].clone(), |s, m| s + m) / n;
         let mean_h = h.iter().skip(1).fold(h[0].clone(), |s, m| s + m) / n;
-        Robust { c, h, b, mean_c, mean_h, weight: 1.0 / dy as f64, tau: 0.01 }
+        Robust { c, h, b, mean_c, mean_h, weight: 1.0, tau: 0.01 }
     }
 
     /// ∇F and F of the single-level objective F(x) = mean_i f_i(x, C_i x + h_i).
