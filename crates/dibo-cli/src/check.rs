@@ -47,8 +47,16 @@ pub struct Known {
     growth: BTreeMap<String, f64>,
 }
 
-/// What is known to go wrong, from closed forms: so only where the problem has them.
+/// What is known to go wrong. Apart from lost weights that comes from closed forms, so only where the problem has them.
 pub fn warnings(setting: &Setting, seed: u64, folder: &Path, known: &mut Known) -> Result<Vec<String>> {
+    if setting.algorithm.frozen_weights() {
+        let graphs = setting.graphs(setting.agents(seed, folder)?, seed, folder)?;
+        if constants(&graphs, setting.run.iterations.min(60)).lossy {
+            return Ok(vec![
+                "will not converge: it keeps the weights of iteration 0 while links come and go, so part of every sum is lost".into(),
+            ]);
+        }
+    }
     let Some(steps) = setting.algorithm.penalty_steps(0).filter(|_| setting.has_closed_forms()) else { return Ok(Vec::new()) };
     let Problem::PolicyEvaluation(p) = setting.problem(seed, folder, &Threads::one())? else { return Ok(Vec::new()) };
     let Some(c) = p.constants() else { return Ok(Vec::new()) };

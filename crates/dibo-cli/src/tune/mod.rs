@@ -159,7 +159,8 @@ const LISTS: [&str; 3] = ["phases", "weights", "layers"];
 impl Base {
     fn new(loaded: &Experiment, wanted: Option<&str>) -> Result<Self> {
         let mut document: DocumentMut = loaded.text.parse().context("the file cannot be edited")?;
-        for key in ["case", "figure", "claims"] {
+        // What the file says of its own sweep does not fit one tuned setting.
+        for key in ["case", "figure", "claims", "about", "title"] {
             document.remove(key);
         }
         document["seeds"] = toml_edit::value(1);
@@ -178,6 +179,8 @@ impl Base {
         // eta_z follows eta_y: the two must be equal for x to be stable.
         table.remove("eta_z");
         let (algorithm, mut only) = (name(&table), toml_edit::ArrayOfTables::new());
+        document["title"] = toml_edit::value(format!("{algorithm} on {}, as tuned", loaded.name));
+        table.decor_mut().set_prefix("\n");
         only.push(table);
         document["algorithm"] = Item::ArrayOfTables(only);
         let learning = document["problem"].get("kind").and_then(Item::as_str).is_some_and(|k| k == "cleaning" || k == "tuning");
