@@ -101,7 +101,9 @@ impl Race<'_> {
         let rungs = if full { 0 } else { (alive.len() as f64).log(3.0).floor().clamp(0.0, 3.0) as u32 };
         let mut scores: Vec<Option<(usize, Score)>> = vec![None; candidates.len()];
         for rung in 0..=rungs {
-            let until = iterations / 3usize.pow(rungs - rung);
+            // Runs are looked at at multiples of `every` only; two looks are the least that tells anything.
+            let every = candidates.first().map_or(1, |c| c.setting.run.plan().every);
+            let until = (iterations / 3usize.pow(rungs - rung)).next_multiple_of(every).max(2 * every).min(iterations);
             // One seed tells the bad ones; the last rung has them all.
             let seeds = if rung == rungs { seeds } else { &seeds[..1] };
             let jobs: Vec<(usize, u64)> = alive.iter().flat_map(|i| seeds.iter().map(move |s| (*i, *s))).collect();
