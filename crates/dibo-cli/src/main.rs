@@ -11,6 +11,7 @@ mod pictures;
 mod report;
 mod results;
 mod runner;
+mod tune;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -50,6 +51,8 @@ enum Command {
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
     },
+    /// Find steps (and FAB's penalty) for an experiment, and write the best setting as a file that `dibo run` takes
+    Tune(tune::Options),
     /// Make the plots and the report of a results folder again
     Report {
         /// A folder that `dibo run` made
@@ -104,6 +107,9 @@ struct RunOptions {
     /// Do everything anew instead of going on where an earlier run stopped
     #[arg(long)]
     fresh: bool,
+    /// Record more along the runs: `theory` for the proof's errors, distances, Lyapunov function and invariants
+    #[arg(long, value_name = "WHAT", value_parser = ["theory"])]
+    watch: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -137,7 +143,10 @@ fn act(command: Option<Command>) -> Result<ExitCode> {
     match command {
         None => {
             println!("dibo {}: the quick start. `dibo --help` shows all commands.\n", env!("CARGO_PKG_VERSION"));
-            run("quickstart", RunOptions { set: Vec::new(), seeds: None, out: None, threads: None, data: None, quiet: false, fresh: true })
+            run(
+                "quickstart",
+                RunOptions { set: Vec::new(), seeds: None, out: None, threads: None, data: None, quiet: false, fresh: true, watch: None },
+            )
         }
         Some(Command::Run { experiment, options }) => run(&experiment, options),
         Some(Command::List) => {
@@ -149,6 +158,7 @@ fn act(command: Option<Command>) -> Result<ExitCode> {
             print!("{}", check::explain(&experiment)?);
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Tune(options)) => tune::run(options),
         Some(Command::Report { folder }) => {
             let manifest = Manifest::read(&folder)?;
             let curves = Curves::read_csv(&folder.join("curves.csv"))?;
@@ -204,13 +214,11 @@ fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
         std::fs::remove_dir_all(out.join("runs")).with_context(|| format!("cannot clear {}", out.display()))?;
     }
     check::before(&mut experiment)?;
-    ctrlc::set_handler(|| {
-        if runner::STOP.swap(true, Relaxed) {
-            std::process::exit(130);
-        }
-        eprintln!("\nstopping: what is done is kept (Ctrl-C again to leave at once)");
-    })
-    .context("cannot watch for Ctrl-C")?;
+    if options.watch.is_some() {
+        experiment.watch = true;
+        experiment.figures.extend(watched_figures());
+    }
+    runner::watch_for_stop()?;
     println!("{}: {}", experiment.name, experiment.title);
     for warning in warnings(&experiment) {
         println!("  warning: {warning}");
@@ -222,11 +230,37 @@ fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
     curves.write_parquet(&out.join("curves.parquet"))?;
     check::pictures(&experiment, &out)?;
     finish(&out, &manifest, &curves)?;
+    for run in manifest.runs.iter().filter(|r| r.outcome == "broken") {
+        println!(
+            "{}, seed {}: stopped, {}",
+            manifest.series[run.series].label,
+            run.seed,
+            run.reason.as_deref().unwrap_or("an invariant is broken")
+        );
+    }
     if runner::STOP.load(Relaxed) {
         println!("stopped early; the same command goes on from here");
         return Ok(ExitCode::from(130));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The plots of what `--watch theory` records.
+fn watched_figures() -> Vec<results::Figure> {
+    let about = [
+        ("V_D", "Consensus error V_D: distance of the agents from their α-weighted averages"),
+        ("V_S", "Tracking error V_S: distance of the trackers from the sum of directions"),
+        ("y_gap", "Distance of ŷ from y_λ*(x̂)"),
+        ("z_gap", "Distance of ẑ from y*(x̂)"),
+        ("lyapunov", "Lyapunov function Φ; inside the proved conditions it falls at every step"),
+        ("penalty_bias", "The penalty's bias: distance between ∇L_λ* and ∇F* at x̂"),
+    ];
+    let figure = |(name, title): (&str, &str)| results::Figure {
+        title: title.into(),
+        name: format!("theory-{}", name.to_lowercase().replace('_', "-")),
+        ..results::Figure::line(name, "y")
+    };
+    about.map(figure).into()
 }
 
 /// Each warning once, with the series it belongs to.

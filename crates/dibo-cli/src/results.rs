@@ -88,8 +88,11 @@ pub struct RunRecord {
     pub series: usize,
     /// Its seed.
     pub seed: u64,
-    /// `finished`, `reached`, `diverged` or `stopped`.
+    /// `finished`, `reached`, `diverged`, `stopped` or `broken`.
     pub outcome: String,
+    /// Why a broken run was stopped.
+    #[serde(default)]
+    pub reason: Option<String>,
     /// Iterations done.
     pub iterations: usize,
     /// Seconds of iterations, metrics not counted.

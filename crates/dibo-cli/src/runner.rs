@@ -8,8 +8,10 @@ use dibo::algorithm::Algorithm;
 use dibo::engine::{self, Checkpoint, Outcome, Record, Sample, Watch};
 use dibo::mixing::Sequence;
 use dibo::network::Simulator;
-use dibo::problem::Bilevel;
+use dibo::problem::{Bilevel, estimate};
 use dibo::rows::{Real, Threads, View};
+use dibo::theory;
+use dibo::theory::watch::{Observer, Seen};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,6 +21,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Set by Ctrl-C: every run stops at its next evaluation and writes a checkpoint.
 pub static STOP: AtomicBool = AtomicBool::new(false);
+
+/// Lets Ctrl-C set [`STOP`]; a second one leaves at once.
+pub fn watch_for_stop() -> Result<()> {
+    let handler = || {
+        if STOP.swap(true, Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("\nstopping: what is done is kept (Ctrl-C again to leave at once)");
+    };
+    ctrlc::set_handler(handler).context("cannot watch for Ctrl-C")
+}
 
 /// What a user can choose about a run.
 pub struct Options {
@@ -99,7 +112,8 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
     Ok((manifest, curves))
 }
 
-fn progress(total: u64, quiet: bool) -> ProgressBar {
+/// A bar over `total` iterations.
+pub fn progress(total: u64, quiet: bool) -> ProgressBar {
     let bar = ProgressBar::new(total);
     if quiet {
         bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -126,7 +140,7 @@ fn one(
     alone: bool,
 ) -> Result<Kept> {
     let setting = &experiment.settings[s];
-    let job = Job { setting, s, seed, kept, digest: digest(experiment, setting, seed), bar, alone };
+    let job = Job { setting, s, seed, kept, digest: digest(experiment, setting, seed), bar, alone, watch: experiment.watch };
     if let Some((found, record)) = std::fs::read(job.finished()).ok().and_then(|b| postcard::from_bytes::<([u8; 32], Kept)>(&b).ok())
         && found == job.digest
     {
@@ -140,6 +154,7 @@ fn one(
     match &problem {
         Problem::PolicyEvaluation(p) => job.run(&*setting.algorithm, &**p, graphs, threads, 0, |_| None),
         Problem::Quadratic(p) => job.run(&*setting.algorithm, &**p, graphs, threads, 0, |_| None),
+        Problem::Robust(p) => job.run(&*setting.algorithm, &**p, graphs, threads, 0, |_| None),
         Problem::Learning64(p) => {
             job.run(&*setting.algorithm, &**p, graphs, threads, p.dealt().bytes(), |views| pictures::lowest(p, views))
         }
@@ -158,6 +173,7 @@ struct Job<'a> {
     bar: &'a ProgressBar,
     /// No other run goes on beside it, so that its peak memory can be told.
     alone: bool,
+    watch: bool,
 }
 
 impl Job<'_> {
@@ -177,6 +193,16 @@ impl Job<'_> {
     ) -> Result<Kept> {
         let half = self.kept.join(format!("{}-{}.checkpoint", self.s, self.seed));
         let resume = std::fs::read(&half).ok().and_then(|b| Checkpoint::<T>::from_bytes(&b).ok()).filter(|c| c.digest == self.digest);
+        let theory = (self.watch && self.setting.mixes_by_pulling()).then(|| {
+            let plan = self.setting.run.plan();
+            let facts = theory::graph::constants(&graphs, plan.iterations.min(90));
+            let constants = problem.constants().unwrap_or_else(|| estimate(problem));
+            Theory {
+                observer: Observer::new(&graphs, facts.mixing.as_ref(), Some(constants), plan.every, plan.iterations),
+                algorithm,
+                problem,
+            }
+        });
         let mut network = Simulator::new(graphs, threads.clone());
         let mut watch = Watcher {
             bar: self.bar,
@@ -188,6 +214,7 @@ impl Job<'_> {
             look,
             picture: None,
             vectors: String::new(),
+            theory,
         };
         watch.moved_to(resume.as_ref().map_or(0, |c| c.k));
         let record = engine::run(algorithm, problem, &mut network, &problem.start(), &self.setting.run.plan(), resume, &mut watch)
@@ -221,10 +248,28 @@ fn digest(experiment: &Experiment, setting: &Setting, seed: u64) -> [u8; 32] {
         hash.update(format!("{key}={value}\n").as_bytes());
     }
     hash.update(&seed.to_le_bytes()).update(experiment.name.as_bytes());
+    if experiment.watch {
+        hash.update(b"watch theory");
+    }
     *hash.finalize().as_bytes()
 }
 
-struct Watcher<'a, L> {
+/// The theory's eye on one run.
+struct Theory<'a, T: Real> {
+    observer: Observer,
+    algorithm: &'a dyn Algorithm<T>,
+    problem: &'a dyn Bilevel<T>,
+}
+
+impl<T: Real> Theory<'_, T> {
+    fn look(&mut self, k: usize, views: &[View<'_, T>]) -> Seen {
+        let penalty = self.algorithm.penalty_steps(k).map(|s| theory::watch::Steps::Penalty { lambda: s.lambda, eta: s.eta, g: s.g });
+        let steps = penalty.or_else(|| self.algorithm.single_step(k).map(theory::watch::Steps::Single));
+        self.observer.look(k, self.problem, steps, views)
+    }
+}
+
+struct Watcher<'a, T: Real, L> {
     bar: &'a ProgressBar,
     seen: usize,
     digest: [u8; 32],
@@ -234,16 +279,22 @@ struct Watcher<'a, L> {
     look: L,
     picture: Option<String>,
     vectors: String,
+    theory: Option<Theory<'a, T>>,
 }
 
-impl<L> Watcher<'_, L> {
+impl<T: Real, L> Watcher<'_, T, L> {
     fn moved_to(&mut self, k: usize) {
         self.bar.inc((k - self.seen) as u64);
         self.seen = k;
     }
 }
 
-impl<T: Real, L: Fn(&[View<'_, T>]) -> Option<String>> Watch<T> for Watcher<'_, L> {
+impl<T: Real, L: Fn(&[View<'_, T>]) -> Option<String>> Watch<T> for Watcher<'_, T, L> {
+    fn measure(&mut self, k: usize, views: &[View<'_, T>]) -> (Vec<(&'static str, f64)>, Option<String>) {
+        let seen = self.theory.as_mut().map(|t| t.look(k, views)).unwrap_or_default();
+        (seen.values, seen.broken)
+    }
+
     fn go_on(&mut self, _k: usize) -> bool {
         !STOP.load(Relaxed)
     }
@@ -323,6 +374,7 @@ fn gather(experiment: &Experiment, jobs: &[(usize, u64)], records: impl Iterator
             series,
             seed,
             outcome: record.outcome.word().into(),
+            reason: record.reason.clone(),
             iterations: last.k,
             seconds: last.seconds,
             bytes: last.traffic.bytes,

@@ -34,6 +34,8 @@ pub enum Outcome {
     Diverged(usize),
     /// It was asked to stop; a checkpoint can carry on from here.
     Stopped(usize),
+    /// An invariant was seen not to hold at this iteration; the record says which.
+    Broken(usize),
 }
 
 impl Outcome {
@@ -44,6 +46,7 @@ impl Outcome {
             Outcome::Reached(_) => "reached",
             Outcome::Diverged(_) => "diverged",
             Outcome::Stopped(_) => "stopped",
+            Outcome::Broken(_) => "broken",
         }
     }
 }
@@ -79,6 +82,8 @@ pub struct Record {
     pub samples: Vec<Sample>,
     /// Bytes of the algorithm's state.
     pub state_bytes: u64,
+    /// Why a broken run was stopped.
+    pub reason: Option<String>,
 }
 
 /// Everything needed to go on later with the same bits. While a run goes on it borrows the state's memory instead of copying it.
@@ -172,6 +177,10 @@ pub trait Watch<T: Real> {
     fn go_on(&mut self, _k: usize) -> bool {
         true
     }
+    /// More metrics of a state at an evaluation, and the invariant that it breaks, if any: then the run stops.
+    fn measure(&mut self, _k: usize, _views: &[View<'_, T>]) -> (Vec<(&'static str, f64)>, Option<String>) {
+        (Vec::new(), None)
+    }
     /// Called after each evaluation.
     fn sample(&mut self, _sample: &Sample) {}
     /// Called now and then; make a checkpoint if it is time to.
@@ -214,9 +223,12 @@ pub fn run<T: Real>(
     debug_assert!(before.rounds == 0, "a network serves one run");
     let state_bytes = state.memory().iter().map(|r| r.bytes() as u64).sum();
     let every = plan.every.max(1);
+    let mut reason = None;
     let outcome = loop {
         if samples.last().is_none_or(|s: &Sample| s.k < k) {
-            let values = evaluate(problem, &mut *state).into_iter().map(|(name, v)| (name.to_string(), v)).collect();
+            let (more, broken) = watch.measure(k, &state.views());
+            reason = broken;
+            let values = evaluate(problem, &mut *state).into_iter().chain(more).map(|(name, v)| (name.to_string(), v)).collect();
             let sample = Sample { k, seconds: clock.as_secs_f64(), traffic: network.traffic(), oracle: counted.calls(), values };
             watch.sample(&sample);
             samples.push(sample);
@@ -225,6 +237,9 @@ pub fn run<T: Real>(
         let watched = plan.target.as_ref().map(|t| t.0.as_str()).into_iter().chain(["relative_error", "loss"]).find_map(|m| last.get(m));
         if watched.is_some_and(|v| !v.is_finite() || v > plan.diverged_above) {
             break Outcome::Diverged(k);
+        }
+        if reason.is_some() {
+            break Outcome::Broken(k);
         }
         if plan.target.as_ref().is_some_and(|(metric, below)| last.get(metric).is_some_and(|v| v < *below)) {
             break Outcome::Reached(k);
@@ -256,7 +271,7 @@ pub fn run<T: Real>(
         clock += from.elapsed();
     };
     watch.finished(&state.views());
-    Ok(Record { outcome, samples, state_bytes })
+    Ok(Record { outcome, samples, state_bytes, reason: reason.filter(|_| matches!(outcome, Outcome::Broken(_))) })
 }
 
 fn restore<T: Real>(state: &mut dyn State<T>, from: &Checkpoint<'_, T>) -> Result<(), String> {

@@ -100,16 +100,23 @@ impl<T: Real> Mixing<T> {
         }
     }
 
+    /// Calls `with(receiver, sender, A's entry, B's entry)` for every link, those to oneself included.
+    pub fn for_each_entry(&self, mut with: impl FnMut(usize, usize, f64, f64)) {
+        for i in 0..self.graph.agents() {
+            for (e, j) in self.graph.entry_range(i).zip(self.graph.senders(i)) {
+                let j = *j as usize;
+                with(i, j, self.a.0.get(i, j, e).f64(), self.b.0.get(i, j, e).f64());
+            }
+        }
+    }
+
     /// The smallest non-zero weights of `A` and `B`: the paper's a and b.
     pub fn smallest(&self) -> (f64, f64) {
         let (mut a, mut b) = (f64::INFINITY, f64::INFINITY);
-        for i in 0..self.graph.agents() {
-            for (e, j) in self.graph.entry_range(i).zip(self.graph.senders(i)) {
-                let (wa, wb) = (self.a.0.get(i, *j as usize, e).f64(), self.b.0.get(i, *j as usize, e).f64());
-                a = if wa > 0.0 { a.min(wa) } else { a };
-                b = if wb > 0.0 { b.min(wb) } else { b };
-            }
-        }
+        self.for_each_entry(|_, _, wa, wb| {
+            a = if wa > 0.0 { a.min(wa) } else { a };
+            b = if wb > 0.0 { b.min(wb) } else { b };
+        });
         (a, b)
     }
 }

@@ -68,8 +68,11 @@ const CLAIMS: &[(&str, &str, Judge)] = &[
     ("BOME", "BOME's published accuracies of linear baselines at 50 % noise", outside::bome),
     ("T1", "min ‖∇F*‖² falls at least as fast as K^−2/3", theory::t1),
     ("T2", "The mean consensus error falls at least as fast as K^−1", theory::t2),
+    ("T3", "AB/Push-Pull on a nonconvex objective: mean ‖∇F‖² and mean consensus error fall at least as fast as K^−1", theory::t3),
     ("T4", "The fixed point's hypergradient is biased by O(1/λ)", theory::t4),
     ("T5", "Σt = Σd at every step", theory::t5),
+    ("G1", "A growing penalty ends nearer the solution than the best fixed one of the same length", theory::g1),
+    ("G2", "A growing penalty ends with a higher test accuracy than the best fixed one", theory::g2),
 ];
 
 /// Judges the claims that an experiment asks for.

@@ -60,6 +60,7 @@ fn claim(id: &str, fakes: Vec<Fake>) -> Claim {
             series: index,
             seed: 0,
             outcome: f.outcome.into(),
+            reason: None,
             iterations: f.iterations,
             seconds: f.iterations as f64 * if f.algorithm == "fab" { 0.01 } else { 0.1 },
             bytes: f.bytes * f.iterations as u64,
@@ -407,6 +408,22 @@ fn numbers_of_others() {
     };
     assert_eq!(verdict("BOME", bome(82.0)), Verdict::Holds);
     assert_eq!(verdict("BOME", bome(85.0)), Verdict::DoesNotHold);
+}
+
+#[test]
+fn growing_penalties() {
+    let both = |metric: &'static str, fixed: f64, growing: f64| {
+        let one = |lambda: &str, end: f64| {
+            fake("fab", &[("run.iterations", "100"), ("algorithm.lambda", lambda)]).metric(metric).curve(&[1.0, end])
+        };
+        vec![one("60", fixed), one("80", fixed), one("{ start = 1, power = 0.5 }", growing)]
+    };
+    assert_eq!(verdict("G1", both("relative_error", 0.5, 0.4)), Verdict::Holds);
+    assert_eq!(verdict("G1", both("relative_error", 0.5, 0.49)), Verdict::DoesNotHold);
+    assert_eq!(verdict("G2", both("test_accuracy", 80.0, 81.0)), Verdict::Holds);
+    assert_eq!(verdict("G2", both("test_accuracy", 80.0, 80.1)), Verdict::DoesNotHold);
+    assert_eq!(verdict("G1", vec![]), Verdict::NotMeasured);
+    assert_eq!(verdict("T3", vec![]), Verdict::NotMeasured);
 }
 
 #[test]

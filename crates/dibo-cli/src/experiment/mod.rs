@@ -45,6 +45,8 @@ pub struct Experiment {
     pub text: String,
     /// Where relative paths begin.
     pub folder: PathBuf,
+    /// Record the theory's quantities along the runs.
+    pub watch: bool,
 }
 
 /// One setting: what one series of the results stands for.
@@ -181,6 +183,7 @@ pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experi
         settings,
         text: source.text,
         folder: folder.to_path_buf(),
+        watch: false,
     })
 }
 
@@ -296,6 +299,22 @@ impl Setting {
     /// True for policy evaluation, whose constants are known before a run.
     pub fn has_closed_forms(&self) -> bool {
         matches!(self.problem, ProblemSpec::PolicyEvaluation(_))
+    }
+
+    /// Names the problem and the network, which other settings may share.
+    pub fn place_key(&self) -> String {
+        let of_place =
+            |key: &str| key.starts_with("problem.") || key.starts_with("graph.") || key == "algorithm.tau" || key == "algorithm.train_on";
+        format!(
+            "{:?} {}",
+            self.series.settings.iter().filter(|(key, _)| of_place(key)).collect::<Vec<_>>(),
+            self.algorithm.frozen_weights()
+        )
+    }
+
+    /// True for the methods that pull decisions through A and push trackers through B, one round an iteration: what the theory is about.
+    pub fn mixes_by_pulling(&self) -> bool {
+        ["fab", "static-fab", "push-pull", "push-pull-soba"].contains(&self.series.algorithm.as_str())
     }
 
     /// Number of agents.

@@ -129,3 +129,40 @@ fn every_built_in_experiment_runs() {
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// Of the table's 21 rows exactly the divergent ones carry the warning about ηy and ηz, on each of the ten instances.
+#[test]
+fn the_table_s_divergent_rows_are_warned_of_and_no_others() {
+    let e = load("sensitivity", &[]).unwrap();
+    let mut known = check::Known::default();
+    for setting in &e.settings {
+        let value = |key: &str| setting.series.settings.get(key).map(|v| v.parse::<f64>().unwrap());
+        let (y, z) = (value("algorithm.eta_y").unwrap(), value("algorithm.eta_z"));
+        // The paper's table: ηz below ηy diverges, all else does not.
+        let diverges = z.is_some_and(|z| z < y);
+        for seed in &e.seeds {
+            let found = check::warnings(setting, *seed, &e.folder, &mut known).unwrap();
+            assert_eq!(!found.is_empty(), diverges, "{} seed {seed}: {found:?}", setting.series.label);
+            assert!(found.iter().all(|w| w.contains("eta_x·(1/eta_z − 1/eta_y)·σ_max²")), "{found:?}");
+        }
+    }
+}
+
+/// The network's own condition: patterns in blocks on a ring make the printed step diverge, patterns in turn do not.
+#[test]
+fn rings_are_warned_of_where_they_diverge() {
+    let e = load("ring-size", &["run.iterations=50000".into()]).unwrap();
+    let mut known = check::Known::default();
+    let mut warned = |blocks: &str, eta: &str, agents: &str| {
+        let text = |s: &Setting, key: &str| s.series.settings.get(key).cloned().unwrap_or_default();
+        let wanted =
+            |s: &&Setting| text(s, "problem.blocks") == blocks && text(s, "algorithm.eta_x") == eta && text(s, "problem.agents") == agents;
+        let setting = e.settings.iter().find(wanted).unwrap();
+        check::warnings(setting, 0, &e.folder, &mut known).unwrap()
+    };
+    assert!(warned("false", "0.1", "10").is_empty() && warned("false", "0.1", "25").is_empty());
+    for agents in ["10", "25"] {
+        assert!(warned("true", "0.1", agents)[0].contains("on this network"));
+        assert!(warned("true", "0.0005", agents).is_empty());
+    }
+}

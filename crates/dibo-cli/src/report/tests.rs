@@ -38,6 +38,7 @@ fn results(value: impl Fn(usize, u64, usize) -> f64, iterations: &[usize], outco
                 series: index,
                 seed,
                 outcome: outcome.into(),
+                reason: None,
                 iterations: last,
                 seconds: 0.5,
                 bytes: 2_000_000,

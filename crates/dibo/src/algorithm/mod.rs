@@ -65,6 +65,10 @@ pub trait Algorithm<T: Real>: Send + Sync {
     fn penalty_steps(&self, _k: usize) -> Option<PenaltySteps> {
         None
     }
+    /// The step at iteration k of a method on a single-level objective.
+    fn single_step(&self, _k: usize) -> Option<f64> {
+        None
+    }
 }
 
 /// FAB's steps at one iteration.

@@ -185,7 +185,7 @@ impl DiGraph {
     }
 
     /// Fewest links from each agent to `target`.
-    fn distances_to(&self, target: usize) -> Vec<Option<u32>> {
+    pub(crate) fn distances_to(&self, target: usize) -> Vec<Option<u32>> {
         let mut distance = vec![None; self.agents()];
         distance[target] = Some(0);
         let mut queue = std::collections::VecDeque::from([(target, 0)]);

@@ -1,6 +1,7 @@
 //! Policy evaluation (appendix C): fit a linear value function to the Bellman targets of many agents' rewards.
 //!
 //! f_i(x,y) = f_weight/2 ‖Φx − y‖² + τ/2 ‖x‖² and g_i(x,y) = g_weight ‖y − r_i − γPΦx‖², so that everything has a closed form.
+use super::constants::{ClosedForms, Constants};
 use super::{At, Bilevel, Penalty, SecondOrder, SingleLevel};
 use crate::rng::{Purpose, stream};
 use crate::rows::{Eight, LANES, Rows, Stack, Upper};
@@ -587,9 +588,77 @@ impl Bilevel<f64> for PolicyEvaluation {
         Some(self)
     }
 
+    fn constants(&self) -> Option<Constants> {
+        let largest = |of: &dyn Fn(&Model) -> f64| self.models.iter().map(of).fold(0.0, f64::max);
+        let m = self.mean(|i| self.models[self.model_of[i]].m.clone());
+        // f's Hessian on a pair of singular vectors of Φ: f_weight [[σ², −σ], [−σ, 1]] + τ on x alone.
+        let f_curvature = |sigma: f64| {
+            let (xx, xy, yy) = (self.f_weight * sigma * sigma + self.tau, self.f_weight * sigma, self.f_weight);
+            0.5 * (xx + yy) + (0.25 * (xx - yy) * (xx - yy) + xy * xy).sqrt()
+        };
+        let (best, r) = (&self.exact.solution, self.mean_reward());
+        // ∇ᵧf_i at (x, y*(x)) is affine in x: its value at x* and its derivative bound it on the ball.
+        let steepest = |l: &Model| {
+            let residual = &l.phi - &m;
+            self.f_weight * ((&residual * best - &r).norm() + residual.singular_values().max() * best.norm())
+        };
+        let kind =
+            |i: usize| (0..i).find(|j| self.model_of[*j] == self.model_of[i] && self.rewards.row(*j) == self.rewards.row(i)).unwrap_or(i);
+        // With noise every agent is one of its own.
+        let kinds = (0..self.model_of.len()).map(|i| if self.noise[0] == 0.0 { kind(i) } else { i }).collect();
+        Some(Constants {
+            mu: 2.0 * self.g_weight,
+            l_f0: largest(&steepest),
+            l_f1: largest(&|l| f_curvature(l.phi.singular_values().max())),
+            l_f2: 0.0,
+            l_g1: largest(&|l| 2.0 * self.g_weight * (1.0 + l.m.singular_values().max().powi(2))),
+            l_g2: 0.0,
+            g_curvature: self.g_curvature(),
+            sigma_max: Some(m.singular_values().max()),
+            l_single: Some(largest(&|l| self.f_weight * (&l.phi - &l.m).singular_values().max().powi(2) + self.tau)),
+            exact: true,
+            region: "L_f0 for ‖x − x*‖ ≤ ‖x*‖ and y = y*(x), the others everywhere",
+            kinds,
+        })
+    }
+
+    fn closed_forms(&self) -> Option<&dyn ClosedForms> {
+        Some(self)
+    }
+
     fn metrics(&self, x: &[f64], _y: Option<&[f64]>) -> Vec<(&'static str, f64)> {
         let gradient = self.hypergradient(x).iter().map(|g| g * g).sum::<f64>().sqrt();
         vec![("relative_error", self.relative_error(x)), ("objective", self.objective(x)), ("hypergradient", gradient)]
+    }
+}
+
+impl ClosedForms for PolicyEvaluation {
+    fn lower_solution(&self, x: &[f64]) -> Vec<f64> {
+        let m = self.mean(|i| self.models[self.model_of[i]].m.clone());
+        (m * DVector::from_column_slice(x) + self.mean_reward()).as_slice().to_vec()
+    }
+
+    fn penalty_lower_solution(&self, x: &[f64], lambda: f64) -> Vec<f64> {
+        let (f, g) = (self.f_weight, 2.0 * lambda * self.g_weight);
+        let phi = self.mean(|i| self.models[self.model_of[i]].phi.clone()) * DVector::from_column_slice(x);
+        let target = self.lower_solution(x);
+        phi.iter().zip(&target).map(|(phi, y)| (f * phi + g * y) / (f + g)).collect()
+    }
+
+    fn values(&self, x: &[f64], y: &[f64]) -> (f64, f64) {
+        let (x, y, n) = (DVector::from_column_slice(x), DVector::from_column_slice(y), self.model_of.len());
+        let products: Vec<_> = self.models.iter().map(|l| (&l.phi * &x, &l.m * &x)).collect();
+        let (mut f, mut g) = (0.0, 0.0);
+        for i in 0..n {
+            let (phi, m) = &products[self.model_of[i]];
+            f += 0.5 * self.f_weight * (phi - &y).norm_squared();
+            g += self.g_weight * (&y - m - DVector::from_column_slice(self.rewards.row(i))).norm_squared();
+        }
+        (f / n as f64 + 0.5 * self.tau * x.norm_squared(), g / n as f64)
+    }
+
+    fn hypergradient(&self, x: &[f64]) -> Vec<f64> {
+        PolicyEvaluation::hypergradient(self, x)
     }
 }
 
@@ -628,5 +697,15 @@ impl SingleLevel<f64> for PolicyEvaluation {
                 (0..x.len()).for_each(|q| d[q] += e * (phi[(s, q)] - m[(s, q)]));
             }
         });
+    }
+
+    fn value(&self, x: &[f64]) -> Option<f64> {
+        let x = DVector::from_column_slice(x);
+        let one = |i: usize| {
+            let Model { phi, m, .. } = &self.models[self.model_of[i]];
+            ((phi - m) * &x - DVector::from_column_slice(self.rewards.row(i))).norm_squared()
+        };
+        let n = self.model_of.len();
+        Some(0.5 * self.f_weight * (0..n).map(one).sum::<f64>() / n as f64 + 0.5 * self.tau * x.norm_squared())
     }
 }
