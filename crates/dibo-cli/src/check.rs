@@ -62,10 +62,24 @@ pub fn warnings(setting: &Setting, seed: u64, folder: &Path, known: &mut Known) 
     let Some(c) = p.constants() else { return Ok(Vec::new()) };
     let mut all = steps::step_warnings(steps.eta, steps.g, c.sigma_max.unwrap_or(0.0), c.g_curvature);
     if all.is_empty() && setting.mixes_by_pulling() {
-        let h = joint_curvature(&*p, steps, &c.kinds);
-        all.extend(network_warning(setting, seed, folder, &c.kinds, (steps, h), known)?);
+        let h = steps.eta[1].max(steps.eta[2]) * steps.g * c.g_curvature;
+        all.extend(network_limit(setting, seed, folder, &c.kinds, h, known)?.map(|(rate, share)| {
+            let eta = number(steps.eta[1].max(steps.eta[2]) * share);
+            format!("will diverge: on this network differences between agents grow by {rate:.4} an iteration; eta_y and eta_z must be below {eta} here")
+        }));
     }
     Ok(all)
+}
+
+/// What may go wrong though no warning is sure: x, y and z together are stiffer than y and z alone, but their coupling is not the same for all agents.
+fn caution(setting: &Setting, seed: u64, folder: &Path, known: &mut Known) -> Result<Option<String>> {
+    let Some(steps) = setting.algorithm.penalty_steps(0).filter(|_| setting.has_closed_forms() && setting.mixes_by_pulling()) else {
+        return Ok(None);
+    };
+    let Problem::PolicyEvaluation(p) = setting.problem(seed, folder, &Threads::one())? else { return Ok(None) };
+    let Some(c) = p.constants() else { return Ok(None) };
+    let limit = network_limit(setting, seed, folder, &c.kinds, joint_curvature(&*p, steps, &c.kinds), known)?;
+    Ok(limit.map(|(_, share)| format!("may diverge: close to what this network bears; {share:.2} times these steps are safer")))
 }
 
 /// The largest step times curvature of an agent's x, y and z together: the spectral radius of diag(η)J, where J is the derivative of FAB's directions. They are affine here, so
@@ -102,24 +116,15 @@ fn joint_curvature(problem: &dyn Bilevel<f64>, steps: PenaltySteps, kinds: &[usi
     first.into_iter().take(8).map(of_agent).fold(0.0, f64::max)
 }
 
-/// Whether the network itself makes these steps unstable: the ring's cubic condition, on any network. `h` is the largest step times curvature.
-fn network_warning(
-    setting: &Setting,
-    seed: u64,
-    folder: &Path,
-    kinds: &[usize],
-    (steps, h): (PenaltySteps, f64),
-    known: &mut Known,
-) -> Result<Option<String>> {
-    let n = setting.agents(seed, folder)?;
-    let graphs = setting.graphs(n, seed, folder)?;
+/// Whether the network itself makes a step times curvature `h` unstable (the ring's cubic condition, on any network): by what factor differences grow an iteration, and what share of
+/// the steps it bears. A growth that the run is too short to show does not count.
+fn network_limit(setting: &Setting, seed: u64, folder: &Path, kinds: &[usize], h: f64, known: &mut Known) -> Result<Option<(f64, f64)>> {
+    let graphs = setting.graphs(setting.agents(seed, folder)?, seed, folder)?;
     let shared = |key: &str| key.starts_with("graph.") || key.starts_with("problem.");
     let place = |h: f64| format!("{seed} {:?} {h}", setting.series.settings.iter().filter(|(k, _)| shared(k)).collect::<Vec<_>>());
     let mut growth = |h: f64| *known.growth.entry(place(h)).or_insert_with(|| steps::growth(&graphs, kinds, h));
-    // A growth that the run is too short to show is no reason to warn.
-    let shows = |rate: f64| setting.run.iterations as f64 * rate.ln() > 14.0;
     let rate = growth(h);
-    if !shows(rate) {
+    if setting.run.iterations as f64 * rate.ln() <= 14.0 {
         return Ok(None);
     }
     let (mut low, mut high) = (0.0, h);
@@ -127,11 +132,7 @@ fn network_warning(
         let middle = 0.5 * (low + high);
         if growth(middle) > 1.0 { high = middle } else { low = middle }
     }
-    Ok(Some(format!(
-        "will diverge: on this network differences between agents grow by {rate:.4} an iteration; the steps must be at most {:.3} times these (eta_y = {})",
-        low / h,
-        number(steps.eta[1] * low / h)
-    )))
+    Ok(Some((rate, low / h)))
 }
 
 /// A page of text about an experiment.
@@ -162,11 +163,9 @@ pub fn explain(experiment: &Experiment) -> Result<String> {
             writeln!(text, "    warning: {warning}")?;
         }
         if found.is_empty() {
-            writeln!(
-                text,
-                "    in practice: nothing to warn of{}",
-                if place.constants.as_ref().is_some_and(|c| c.exact) { "" } else { " (without closed forms little is known)" }
-            )?;
+            let unknown = if place.constants.as_ref().is_some_and(|c| c.exact) { "" } else { " (without closed forms little is known)" };
+            let practice = caution(setting, seed, folder, &mut known)?.unwrap_or(format!("nothing to warn of{unknown}"));
+            writeln!(text, "    in practice: {practice}")?;
         }
     }
     match warned {
