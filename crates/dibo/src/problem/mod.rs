@@ -33,7 +33,7 @@ pub struct Penalty {
     pub g: f64,
 }
 
-/// Starting points, one row per agent of the whole network; what is empty starts at zero.
+/// Starting points, one row per agent of the whole network or one for all; what is empty starts at zero.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
     /// Upper variable.

@@ -8,9 +8,11 @@
 //! method takes b of them from place k·b on, around the end, so that all are seen equally often. A single-level method takes block
 //! k mod [`blocks`](SingleLevel::blocks), as many as the largest agent needs; smaller agents begin anew. An agent with no more than b samples
 //! uses all of them. y, z and the upper variable see the same batch.
+pub mod bert;
 mod metrics;
 mod model;
 
+pub use bert::Bert;
 pub use metrics::Cleaning;
 pub use model::{Matrix, Model, Net, product};
 
@@ -112,6 +114,8 @@ pub struct Learning<T> {
     orders: Vec<Order>,
     pool: Mutex<Vec<Scratch<T>>>,
     threads: Threads,
+    /// Where all agents' models start, if somewhere particular.
+    begin: Option<Vec<f64>>,
 }
 
 /// One agent's samples in the order of its batches. A place below the number of training samples is a training sample, the rest are
@@ -145,6 +149,13 @@ impl<T: Real> Learning<T> {
             Task::Tuning { form, tau } if form.inverse(tau).is_finite() => tau,
             Task::Tuning { tau, .. } => return Err(format!("tau starts at {tau}; it must be finite, and above 0 for exp and softplus")),
         };
+        if let Model::Bert(bert) = &model {
+            bert.check()?;
+            let (bytes, most) = (dealt.data.pixels(), 2 * bert.positions);
+            if bytes % 2 != 0 || bytes > most {
+                return Err(format!("texts of {} tokens; the model takes {} at most", bytes / 2, bert.positions));
+            }
+        }
         if model == Model::Mlp(0) {
             return Err("an MLP needs 1 hidden unit or more".into());
         }
@@ -168,6 +179,7 @@ impl<T: Real> Learning<T> {
             orders: dealt.hands.iter().map(order).collect(),
             pool: Mutex::new(Vec::new()),
             threads: Threads::one(),
+            begin: None,
             dealt,
         })
     }
@@ -189,6 +201,15 @@ impl<T: Real> Learning<T> {
     pub fn baseline(mut self, on: TrainOn, tau: f64) -> Self {
         (self.train_on, self.baseline_tau) = (on, tau);
         self
+    }
+
+    /// All agents' models start here, such as a pretrained one; its length must be the model's.
+    pub fn begin_at(mut self, parameters: Vec<f64>) -> Result<Self, String> {
+        if parameters.len() != self.net.width() {
+            return Err(format!("{} parameters for a model of {}", parameters.len(), self.net.width()));
+        }
+        self.begin = Some(parameters);
+        Ok(self)
     }
 
     /// Threads for the metrics (gradients use those of the call).
@@ -395,7 +416,7 @@ impl<T: Real> Bilevel<T> for Learning<T> {
             Task::Cleaning { .. } => Vec::new(),
         };
         let y = match self.net.model {
-            Model::Mlp(_) => vec![self.net.start(self.seed); self.dealt.hands.len()],
+            Model::Mlp(_) | Model::Bert(_) => vec![self.begin.clone().unwrap_or_else(|| self.net.start(self.seed))],
             _ => Vec::new(),
         };
         Start { x, y, ..Start::default() }
