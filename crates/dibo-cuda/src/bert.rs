@@ -161,7 +161,7 @@ impl DeviceBert {
             sizes.push(bytes);
             at
         };
-        let mut normed = |take: &mut dyn FnMut(usize) -> u64| Normed { hat: take(tokens * h * e), rate: take(tokens * 4), out: take(tokens * h * e) };
+        let normed = |take: &mut dyn FnMut(usize) -> u64| Normed { hat: take(tokens * h * e), rate: take(tokens * 4), out: take(tokens * h * e) };
         let embedded = normed(&mut take);
         let layers: Vec<Layer> = (0..self.bert.layers)
             .map(|_| Layer {

@@ -112,11 +112,13 @@ fn mix(gpu: &Arc<Gpu>, mixing: &Mixing<f32>, lane: &mut Lane<'_, f32>, scratch: 
     let old_t = copy(t, &mut scratch.t);
     let old_v = v.map_or(0, |(v, _)| copy(v, &mut scratch.v));
     let edges = csr.from.len();
-    let numbers = |of: Weights<'_, f32>| {
-        let row = |i: usize| (csr.start[i] as usize..csr.start[i + 1] as usize).map(move |e| (i, e));
-        (0..n).flat_map(row).map(move |(i, e)| weight(of, i, csr.from[e] as usize, e).to_bits())
-    };
-    let links: Vec<u32> = csr.start.iter().chain(csr.from).copied().chain(numbers(mixing.a.weights())).chain(numbers(mixing.b.weights())).collect();
+    let mut links: Vec<u32> = csr.start.iter().chain(csr.from).copied().collect();
+    for weights in [mixing.a.weights(), mixing.b.weights()] {
+        for i in 0..n {
+            let row = csr.start[i] as usize..csr.start[i + 1] as usize;
+            links.extend(row.map(|e| weight(weights, i, csr.from[e] as usize, e).to_bits()));
+        }
+    }
     let memory = match scratch.links.take().filter(|m| m.bytes() >= 4 * links.len()) {
         Some(memory) => memory,
         None => Memory::unset(gpu, 8 * links.len()),

@@ -240,7 +240,9 @@ impl Drop for Products {
         unsafe {
             for plan in self.plans.values() {
                 let _ = result::destroy_matmul_desc(plan.operation);
-                plan.layouts.iter().for_each(|l| drop(result::destroy_matrix_layout(*l)));
+                for layout in plan.layouts {
+                    let _ = result::destroy_matrix_layout(layout);
+                }
             }
             let _ = result::destroy_handle(self.lt);
             let _ = blas::destroy_handle(self.blas);

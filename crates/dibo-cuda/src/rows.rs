@@ -57,10 +57,6 @@ impl DeviceRows {
         self.starts.get(1).copied().unwrap_or(0)
     }
 
-    pub(crate) fn starts(&self) -> &[usize] {
-        &self.starts
-    }
-
     pub(crate) fn count(&self) -> usize {
         self.starts.len() - 1
     }

@@ -13,7 +13,7 @@ mod metrics;
 mod model;
 
 pub use bert::Bert;
-pub use metrics::Cleaning;
+pub use metrics::{Cleaning, TRIED};
 pub use model::{Matrix, Model, Net, product};
 
 use super::{At, Bilevel, Penalty, SingleLevel, Start};
@@ -138,6 +138,10 @@ impl Batch<'_> {
         let at = self.from + j;
         self.places[if at < self.places.len() { at } else { at - self.places.len() }] as usize
     }
+
+    fn all(&self) -> Vec<usize> {
+        (0..self.len).map(|j| self.place(j)).collect()
+    }
 }
 
 impl<T: Real> Learning<T> {
@@ -252,8 +256,37 @@ impl<T: Real> Learning<T> {
         result
     }
 
-    /// The number in the data set and the label of one of an agent's places.
-    fn sample(&self, agent: usize, place: usize) -> (usize, u8) {
+    /// What the upper level decides.
+    pub fn task(&self) -> Task {
+        self.task
+    }
+
+    /// The numbers (a, b) of each pixel, which enters as a·byte + b.
+    pub fn scaling(&self) -> (&[T], &[T]) {
+        (&self.scale, &self.shift)
+    }
+
+    /// The factor of the model in the gradient of a single-level method's regulariser.
+    pub fn baseline_shrink(&self) -> f64 {
+        match self.task {
+            Task::Cleaning { .. } => self.baseline_tau,
+            Task::Tuning { .. } => 2.0 * self.baseline_tau,
+        }
+    }
+
+    /// The places that a bilevel method uses in iteration k: of training, and of validation.
+    pub fn bilevel_batch(&self, agent: usize, k: usize) -> [Vec<usize>; 2] {
+        let order = &self.orders[agent];
+        [&order.train, &order.validation].map(|places| self.window(places, k).all())
+    }
+
+    /// The places that a single-level method uses in iteration k.
+    pub fn single_batch(&self, agent: usize, k: usize) -> Vec<usize> {
+        self.window(self.places(&self.orders[agent]), k % SingleLevel::blocks(self)).all()
+    }
+
+    /// The number in the data set and the label of one of an agent's places (training samples first, then those of validation).
+    pub fn sample(&self, agent: usize, place: usize) -> (usize, u8) {
         let hand = &self.dealt.hands[agent];
         match place.checked_sub(hand.train.len()) {
             None => (hand.train[place] as usize, hand.given[place]),
@@ -447,10 +480,7 @@ impl<T: Real> SingleLevel<T> for Learning<T> {
 
     fn gradients(&self, at: At<'_>, x: &Stack<T, 1>, d: &mut Stack<T, 1>) {
         let blocks = self.blocks();
-        let shrink = match self.task {
-            Task::Cleaning { .. } => self.baseline_tau,
-            Task::Tuning { .. } => 2.0 * self.baseline_tau,
-        };
+        let shrink = self.baseline_shrink();
         d.for_each_row(at.threads, 1, |_, row, [d]| {
             let (agent, [w]) = (at.owned[row], x.row(row));
             let batch = self.window(self.places(&self.orders[agent]), at.k % blocks);
