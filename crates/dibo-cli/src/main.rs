@@ -3,11 +3,14 @@ mod bench;
 mod check;
 mod claims;
 mod data;
+mod device;
 mod experiment;
 mod pictures;
 mod report;
 mod results;
 mod runner;
+#[cfg(feature = "bert")]
+mod text;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -92,6 +95,12 @@ struct RunOptions {
     /// Folder of the data sets [default: DIBO_DATA, else the platform's data folder]
     #[arg(long)]
     data: Option<PathBuf>,
+    /// Where to compute
+    #[arg(long, value_enum, default_value_t)]
+    device: device::Device,
+    /// How a GPU computes matrix products
+    #[arg(long, value_enum, default_value_t)]
+    precision: device::Precision,
     /// Show no progress bar
     #[arg(long)]
     quiet: bool,
@@ -116,7 +125,18 @@ fn act(command: Option<Command>) -> Result<ExitCode> {
     match command {
         None => {
             println!("dibo {}: the quick start. `dibo --help` shows all commands.\n", env!("CARGO_PKG_VERSION"));
-            run("quickstart", RunOptions { set: Vec::new(), seeds: None, out: None, threads: None, data: None, quiet: false, fresh: true })
+            let options = RunOptions {
+                set: Vec::new(),
+                seeds: None,
+                out: None,
+                threads: None,
+                data: None,
+                device: device::Device::Cpu,
+                precision: device::Precision::Tf32,
+                quiet: false,
+                fresh: true,
+            };
+            run("quickstart", options)
         }
         Some(Command::Run { experiment, options }) => run(&experiment, options),
         Some(Command::List) => {
@@ -170,6 +190,10 @@ fn list() -> Result<()> {
 
 fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
     data::set_folder(options.data);
+    let engine = match options.device {
+        device::Device::Cpu => None,
+        device::Device::Cuda => Some(device::Engine::new(options.precision)?),
+    };
     let mut experiment = experiment::load(name, &options.set)?;
     if let Some(seeds) = options.seeds {
         anyhow::ensure!(seeds > 0, "--seeds is 0; at least one seed is needed");
@@ -195,7 +219,7 @@ fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
         println!("  warning: {warning}");
     }
     let (manifest, curves) =
-        runner::run(&experiment, &runner::Options { out: out.clone(), overrides: options.set, threads, quiet: options.quiet })?;
+        runner::run(&experiment, &runner::Options { out: out.clone(), overrides: options.set, threads, engine, quiet: options.quiet })?;
     manifest.write(&out)?;
     curves.write_csv(&out.join("curves.csv"))?;
     curves.write_parquet(&out.join("curves.parquet"))?;

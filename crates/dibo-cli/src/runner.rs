@@ -1,4 +1,5 @@
 //! Runs all settings of an experiment with all seeds: on all cores, with progress, and so that it can be stopped and taken up again.
+use crate::device::Engine;
 use crate::experiment::spec::Problem;
 use crate::experiment::{Experiment, Setting};
 use crate::pictures;
@@ -7,7 +8,7 @@ use anyhow::{Context, Result};
 use dibo::algorithm::Algorithm;
 use dibo::engine::{self, Checkpoint, Outcome, Record, Sample, Watch};
 use dibo::mixing::Sequence;
-use dibo::network::Simulator;
+use dibo::network::{Network, Simulator};
 use dibo::problem::Bilevel;
 use dibo::rows::{Real, Threads, View};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -28,6 +29,8 @@ pub struct Options {
     pub overrides: Vec<String>,
     /// Cores to use.
     pub threads: usize,
+    /// The GPU, if the runs go there: one after another.
+    pub engine: Option<Engine>,
     /// Draw no progress bar.
     pub quiet: bool,
 }
@@ -43,7 +46,7 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
     let bar = progress(total as u64, options.quiet);
     bar.set_message(format!("{} runs", jobs.len()));
     // Seeds fan out over the cores; only where there are fewer runs than cores does one run use several.
-    let workers = options.threads.min(jobs.len()).max(1);
+    let workers = if options.engine.is_some() { 1 } else { options.threads.min(jobs.len()).max(1) };
     let inside = (options.threads / workers).max(1);
     let (next, done, reused, error) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(None));
     let records: Vec<Mutex<Option<Record>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
@@ -56,7 +59,7 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
                     if STOP.load(Relaxed) || error.lock().is_ok_and(|e| e.is_some()) {
                         return;
                     }
-                    match one(experiment, s, seed, &kept, &threads, &bar, &reused) {
+                    match one(experiment, s, seed, &kept, &threads, &bar, &reused, options.engine.as_ref()) {
                         Ok(record) => {
                             bar.set_message(format!("{}/{} runs", done.fetch_add(1, Relaxed) + 1, jobs.len()));
                             *records[job].lock().expect("no panic while held") = Some(record);
@@ -110,6 +113,7 @@ fn progress(total: u64, quiet: bool) -> ProgressBar {
 }
 
 /// One setting with one seed, from where it was left.
+#[allow(clippy::too_many_arguments)]
 fn one(
     experiment: &Experiment,
     s: usize,
@@ -118,6 +122,7 @@ fn one(
     threads: &Threads,
     bar: &ProgressBar,
     reused: &AtomicUsize,
+    engine: Option<&Engine>,
 ) -> Result<Record> {
     let setting = &experiment.settings[s];
     let job = Job { setting, s, seed, kept, digest: digest(experiment, setting, seed), bar };
@@ -130,11 +135,15 @@ fn one(
     }
     let problem = setting.problem(seed, &experiment.folder, threads)?;
     let graphs = setting.graphs(setting.agents(seed, &experiment.folder)?, seed, &experiment.folder)?;
+    if let Some(engine) = engine {
+        return job.run_on(engine, problem, graphs, threads);
+    }
+    let network = |threads: &Threads| Simulator::new(graphs.clone(), threads.clone());
     match &problem {
-        Problem::PolicyEvaluation(p) => job.run(&*setting.algorithm, &**p, graphs, threads, |_| None),
-        Problem::Quadratic(p) => job.run(&*setting.algorithm, &**p, graphs, threads, |_| None),
-        Problem::Learning64(p) => job.run(&*setting.algorithm, &**p, graphs, threads, |views| pictures::lowest(p, views)),
-        Problem::Learning32(p) => job.run(&*setting.algorithm32, &**p, graphs, threads, |views| pictures::lowest(p, views)),
+        Problem::PolicyEvaluation(p) => job.run(&*setting.algorithm, &**p, &mut network(threads), |_| None),
+        Problem::Quadratic(p) => job.run(&*setting.algorithm, &**p, &mut network(threads), |_| None),
+        Problem::Learning64(p) => job.run(&*setting.algorithm, &**p, &mut Simulator::new(graphs, threads.clone()), |views| pictures::lowest(p, views)),
+        Problem::Learning32(p) => job.run(&*setting.algorithm32, &**p, &mut Simulator::new(graphs, threads.clone()), |views| pictures::lowest(p, views)),
     }
 }
 
@@ -152,22 +161,39 @@ impl Job<'_> {
         self.kept.join(format!("{}-{}.done", self.s, self.seed))
     }
 
+    /// The same on a GPU.
+    #[cfg(feature = "cuda")]
+    fn run_on(&self, engine: &Engine, problem: Problem, graphs: Sequence, threads: &Threads) -> Result<Record> {
+        let Problem::Learning32(host) = problem else {
+            anyhow::bail!("{}: only cleaning with 32-bit numbers runs on the GPU; leave --device away", self.setting.series.label);
+        };
+        engine.guard(|| {
+            let blocks = dibo::problem::SingleLevel::blocks(&*host);
+            let say = |need: String| self.bar.suspend(|| println!("{}: {need}", self.setting.series.label));
+            let problem = engine.problem(*host, &self.setting.series.algorithm, blocks, say)?;
+            self.run(&*self.setting.algorithm32, &problem, &mut engine.network(graphs, threads.clone()), |_| None)
+        })
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn run_on(&self, engine: &Engine, _problem: Problem, _graphs: Sequence, _threads: &Threads) -> Result<Record> {
+        match *engine {}
+    }
+
     /// Runs, keeps the result, and lets `look` make a picture of the state at the end of the first seed.
     fn run<T: Real>(
         &self,
         algorithm: &dyn Algorithm<T>,
         problem: &dyn Bilevel<T>,
-        graphs: Sequence,
-        threads: &Threads,
+        network: &mut dyn Network<T>,
         look: impl Fn(&[View<'_, T>]) -> Option<String>,
     ) -> Result<Record> {
         let half = self.kept.join(format!("{}-{}.checkpoint", self.s, self.seed));
         let resume = std::fs::read(&half).ok().and_then(|b| Checkpoint::<T>::from_bytes(&b).ok()).filter(|c| c.digest == self.digest);
-        let mut network = Simulator::new(graphs, threads.clone());
         let mut watch =
             Watcher { bar: self.bar, seen: 0, digest: self.digest, half: &half, last: Instant::now(), error: None, look, picture: None };
         watch.moved_to(resume.as_ref().map_or(0, |c| c.k));
-        let record = engine::run(algorithm, problem, &mut network, &problem.start(), &self.setting.run.plan(), resume, &mut watch)
+        let record = engine::run(algorithm, problem, network, &problem.start(), &self.setting.run.plan(), resume, &mut watch)
             .map_err(|e| anyhow::anyhow!("{}: {e}; remove {} to start anew", self.setting.series.label, half.display()))?;
         if let Some(e) = watch.error.take() {
             return Err(e);

@@ -1,4 +1,5 @@
-//! Checks the GPU against the host and times it: `gpu_check [rows] [gradients] [runs] [mlp] [bert]` (all if none is named).
+//! Checks the GPU against the host and times it: `gpu_check [kernels] [rows] [gradients] [runs] [mlp] [bert]` (all but the first if
+//! none is named).
 //! Prints a table; ends with code 1 if a number is not as near to the host's as it should be.
 use dibo::algorithm::Algorithm;
 use dibo::algorithm::fab::Fab;
@@ -272,6 +273,11 @@ fn iteration(gpu: &Arc<Gpu>, name: &str, device: &DeviceLearning, iterations: us
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).collect();
     let wanted = |name: &str| asked.is_empty() || asked.iter().any(|a| a == name);
+    if asked.iter().any(|a| a == "kernels") {
+        // Needs NVRTC alone.
+        println!("{:?}", dibo_cuda::check_kernels());
+        return;
+    }
     let gpu = Gpu::new(0).unwrap_or_else(|e| {
         eprintln!("{e}");
         std::process::exit(2)

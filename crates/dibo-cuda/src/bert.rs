@@ -99,7 +99,7 @@ pub(crate) struct DeviceBert {
 
 const KERNELS: [&str; 18] = [
     "embed",
-    "norm",
+    "layer_norm",
     "norm_back",
     "bias_columns",
     "norm_columns",
@@ -138,11 +138,20 @@ impl DeviceBert {
         length * (bert.layers * layer + shared) + 4 * (h + classes)
     }
 
-    /// Texts of each agent that are computed at once, of `used`.
-    fn piece(&self, agents: usize, used: usize) -> usize {
-        let most = self.limit / Self::text_bytes(&self.bert, self.classes, self.length, self.kind) / agents;
+    /// Texts of each agent that are computed at once, of `used`, if one takes `text` bytes and all together `limit` at most.
+    pub fn piece_of(text: usize, limit: usize, agents: usize, used: usize) -> usize {
+        let most = limit / text / agents;
         let pieces = used.div_ceil(most.clamp(1, used));
         used.div_ceil(pieces)
+    }
+
+    fn piece(&self, agents: usize, used: usize) -> usize {
+        Self::piece_of(Self::text_bytes(&self.bert, self.classes, self.length, self.kind), self.limit, agents, used)
+    }
+
+    /// Texts that there is room for.
+    pub fn texts(&self) -> usize {
+        self.room.as_ref().map_or(32, |r| r.texts)
     }
 
     fn make_room(&mut self, texts: usize) {
@@ -351,7 +360,7 @@ impl Work<'_> {
         let (scale, shift, stride, eps) = (self.parameter(&at.scale), self.parameter(&at.shift), self.p.stride as i64, self.of.bert.epsilon as f32);
         let (each, total) = (self.each() as i32, self.tokens() as i32);
         let grid = (self.tokens().div_ceil(4), 1);
-        self.kernel("norm", grid, (128, 1), arguments![out, hat, rate, x, bias, residual, scale, shift, stride, eps, each, total]);
+        self.kernel("layer_norm", grid, (128, 1), arguments![out, hat, rate, x, bias, residual, scale, shift, stride, eps, each, total]);
     }
 
     fn norm_back(&self, of: Normed, at: &NormAt) {

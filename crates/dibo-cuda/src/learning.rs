@@ -54,6 +54,14 @@ impl DeviceModel {
         }
     }
 
+    /// Samples that there is room for already, where room is dear.
+    fn texts(&self) -> Option<usize> {
+        match self {
+            DeviceModel::Mlp(_) => None,
+            DeviceModel::Bert(bert) => Some(bert.texts()),
+        }
+    }
+
     fn pass(&mut self, p: &Pass<'_>) {
         match self {
             DeviceModel::Mlp(mlp) => mlp.pass(p),
@@ -69,6 +77,66 @@ pub(crate) fn sources() -> Vec<(&'static str, Vec<String>)> {
     std::iter::once((include_str!("kernels/learning.cu"), vec![])).chain(crate::bert::sources()).collect()
 }
 
+/// Bytes that a run needs on the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    agents: usize,
+    vectors: usize,
+    width: usize,
+    /// The algorithm's vectors of all agents.
+    pub state: usize,
+    /// What a pass remembers for the way back.
+    pub activations: usize,
+    /// Parameters as 16 bits.
+    pub copies: usize,
+    /// Samples, workspace and small things.
+    pub data: usize,
+}
+
+impl Need {
+    /// All together.
+    pub fn total(&self) -> usize {
+        self.state + self.activations + self.copies + self.data
+    }
+}
+
+impl std::fmt::Display for Need {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
+        let Need { agents, vectors, width, .. } = self;
+        write!(f, "GPU memory {:.2} GiB = state {:.2} ({vectors} vectors × {agents} agents × {width} × 4 bytes)", gib(self.total()), gib(self.state))?;
+        write!(f, " + activations {:.2} + 16-bit copies {:.2} + data {:.2}", gib(self.activations), gib(self.copies), gib(self.data))
+    }
+}
+
+/// What a problem needs on the GPU under an algorithm whose state holds so many vectors of the model's width for each agent.
+pub fn need(host: &Learning<f32>, precision: Precision, vectors: usize) -> Result<Need, String> {
+    let (net, dealt) = (host.net(), host.dealt());
+    let (agents, width) = (dealt.hands.len(), net.width());
+    let each = (0..agents).map(|a| host.bilevel_batch(a, 0).map(|part| part.len())).fold([0, 0], |m, b| [m[0].max(b[0]), m[1].max(b[1])]);
+    let each = (each[0] + each[1]).max((0..agents).map(|a| host.single_batch(a, 0).len()).max().unwrap_or(1));
+    let (activations, copies) = match net.model {
+        Model::Bert(bert) => {
+            let kind = kind(precision);
+            let text = DeviceBert::text_bytes(&bert, net.classes, net.pixels / 2, kind);
+            let piece = DeviceBert::piece_of(text, LIMIT, agents, each);
+            let encoder = bert.places(net.classes).head.weight.start - bert.places(net.classes).norm.shift.end;
+            (agents * piece * text, if kind == Kind::Bf16 { 2 * agents * encoder } else { 0 })
+        }
+        Model::Mlp(units) => (4 * agents * each * (net.inputs() + 2 * units + net.classes + 16), 0),
+        _ => (0, 0),
+    };
+    let data = dealt.data.bytes() + dealt.test.bytes() + (256 << 20);
+    Ok(Need { agents, vectors, width, state: 4 * vectors * agents * width.next_multiple_of(16), activations, copies, data })
+}
+
+fn kind(precision: Precision) -> Kind {
+    match precision {
+        Precision::Tf32 => Kind::F32,
+        Precision::Bf16 => Kind::Bf16,
+    }
+}
+
 impl DeviceLearning {
     /// Puts the data and the model's room on the GPU; says what the device does not support.
     pub fn new(gpu: &Arc<Gpu>, host: Learning<f32>, precision: Precision) -> Result<Self, String> {
@@ -79,8 +147,7 @@ impl DeviceLearning {
         let model = match net.model {
             Model::Mlp(units) => DeviceModel::Mlp(Box::new(Mlp::new(gpu, net, units, host.scaling(), 64)?)),
             Model::Bert(bert) => {
-                let kind = if precision == Precision::Bf16 { Kind::Bf16 } else { Kind::F32 };
-                DeviceModel::Bert(Box::new(DeviceBert::new(gpu, bert, net.classes, net.pixels / 2, kind, LIMIT)?))
+                DeviceModel::Bert(Box::new(DeviceBert::new(gpu, bert, net.classes, net.pixels / 2, kind(precision), LIMIT)?))
             }
             _ => return Err("a linear model does not run on the GPU; leave --device away, or take an MLP or BERT".into()),
         };
@@ -135,7 +202,7 @@ impl DeviceLearning {
     /// Accuracy in percent and mean loss of models on samples with true labels: model by model, `models` of them `stride` numbers apart.
     fn score(&self, samples: &Samples, data: &Dataset, parameters: u64, stride: usize, models: usize, which: &[usize]) -> (f64, f64) {
         let Work { model, batch, places } = &mut *self.work();
-        let each = (256 / models).max(1);
+        let each = (model.texts().unwrap_or(4096) / models).max(1);
         let (mut hits, mut loss) = (0i64, 0.0);
         for piece in which.chunks(each) {
             places.clear();

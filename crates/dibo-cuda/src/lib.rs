@@ -13,6 +13,6 @@ mod products;
 mod rows;
 
 pub use gpu::{Failure, Gpu, check_kernels, kernel_failure};
-pub use learning::{DeviceLearning, Precision};
+pub use learning::{DeviceLearning, Need, Precision, need};
 pub use network::DeviceNetwork;
 pub use rows::DeviceRows;

@@ -52,6 +52,10 @@ impl Network<f32> for DeviceNetwork {
         host.round_with(k, lanes, |mixing, lane| mix(gpu, mixing, lane, scratch));
     }
 
+    fn wait(&self) {
+        self.gpu.synchronize();
+    }
+
     fn traffic(&self) -> Traffic {
         self.host.traffic()
     }

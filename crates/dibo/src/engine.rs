@@ -212,6 +212,7 @@ pub fn run<T: Real>(
             state.step(k, &counted, network);
             k += 1;
         }
+        network.wait();
         clock += from.elapsed();
     };
     watch.finished(&state.views());

@@ -55,6 +55,8 @@ pub trait Network<T: Real> {
     fn place(&self, _rows: &mut Rows<T>, _ends: &[usize]) {}
     /// Round `k`: every agent sends one message over each of its links in `G^k` and every lane is mixed in place.
     fn round(&mut self, k: usize, lanes: &mut [Lane<'_, T>]);
+    /// Waits until what was begun is done, for the clock; only a device has anything to wait for.
+    fn wait(&self) {}
     /// What has been sent.
     fn traffic(&self) -> Traffic;
     /// Number of the round to come, for methods with several rounds an iteration.

@@ -17,6 +17,9 @@
     ("fmcr", include_str!("../../../../experiments/fmcr.toml")),
     ("fmheter", include_str!("../../../../experiments/fmheter.toml")),
     ("fmnet", include_str!("../../../../experiments/fmnet.toml")),
+    ("imdb-cr", include_str!("../../../../experiments/imdb-cr.toml")),
+    ("imdb-net", include_str!("../../../../experiments/imdb-net.toml")),
+    ("imdb-heter", include_str!("../../../../experiments/imdb-heter.toml")),
     ("model-size", include_str!("../../../../experiments/model-size.toml")),
     ("benchmark-bilevel", include_str!("../../../../experiments/benchmark-bilevel.toml")),
 ]

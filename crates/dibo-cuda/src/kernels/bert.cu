@@ -82,7 +82,7 @@ extern "C" __global__ void embed(act* out, act* hat, float* rate, const unsigned
 }
 
 // in + bias + residual, normalised.
-extern "C" __global__ void norm(act* out, act* hat, float* rate, const act* in, const float* bias, const act* residual, const float* scale, const float* shift,
+extern "C" __global__ void layer_norm(act* out, act* hat, float* rate, const act* in, const float* bias, const act* residual, const float* scale, const float* shift,
                                 big stride, float eps, int each, int total) {
     int t = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (t >= total) return;
