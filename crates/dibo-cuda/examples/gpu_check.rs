@@ -189,9 +189,11 @@ fn compare(gpu: &Arc<Gpu>, report: &mut Report, name: &str, make: &dyn Fn() -> L
     let (owned, threads) = ((0..n).collect::<Vec<_>>(), Threads::new(8));
     let mut d = Stack::<f32, 3>::zeros(n, &host.upper(), &[width, width]);
     let mut there = d.clone();
-    there.shared.data_mut().fill(f32::NAN);
-    (0..n).for_each(|i| there.shared.row_mut(i)[width - 16..width].fill(0.0));
-    (0..n).for_each(|i| there.shared.row_mut(i)[2 * width - 16..].fill(0.0));
+    // Poison, but for the last few of each variable, which may be padding that nobody writes.
+    for i in 0..n {
+        let [_, y, z] = there.row_mut(i);
+        [y, z].into_iter().for_each(|d| d[..width - 16].fill(f32::NAN));
+    }
     let (points, mut there) = (on_device(&far, v.clone()), on_device(&far, there));
     for k in [0, 3] {
         let (at, penalty) = (At { k, owned: &owned, threads: &threads }, Penalty { f: 0.7, g: 1.3 });
@@ -270,6 +272,37 @@ fn iteration(gpu: &Arc<Gpu>, name: &str, device: &DeviceLearning, iterations: us
     value(&format!("{name}: GPU memory at most"), gpu.held().1 as f64 / (1u64 << 30) as f64, "GiB");
 }
 
+/// One model against another program's: `folder` holds sizes (text), weights and gradients (32 bits, in this library's order), tokens and labels.
+fn against(gpu: &Arc<Gpu>, report: &mut Report, folder: &str) {
+    let read = |name: &str| std::fs::read(format!("{folder}/{name}")).unwrap_or_else(|e| panic!("{folder}/{name}: {e}"));
+    let floats = |name: &str| read(name).chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect::<Vec<f32>>();
+    let sizes: Vec<usize> = String::from_utf8_lossy(&read("sizes")).split_whitespace().map(|s| s.parse().expect("a number")).collect();
+    let [vocabulary, positions, hidden, layers, heads, intermediate, length] = sizes[..] else { panic!("seven sizes") };
+    let model = Bert { vocabulary, positions, types: 2, hidden, layers, heads, intermediate, epsilon: 1e-12, pool: Pool::First };
+    let data = Arc::new(Dataset::new(read("tokens"), read("labels"), 2 * length, 2).expect("well formed"));
+    let make = || {
+        let recipe = Recipe { agents: 1, partition: Partition::Uniform, split: Split::Share(0.5), noise: Noise::Uniform, cr: 0.0, seed: 5 };
+        let dealt = Arc::new(recipe.deal(data.clone(), data.clone()).expect("enough samples"));
+        Learning::<f32>::new(dealt, Model::Bert(model), Task::Cleaning { tau: 0.0, psi: 0.0 }, Scaling::Unit, 3).expect("it makes sense")
+    };
+    let (weights, expected, owned, threads) = (floats("weights"), floats("gradients"), [0usize], Threads::new(8));
+    let (host, mut x) = (make(), Stack::<f32, 1>::zeros(1, &Upper::Shared(weights.len()), &[]));
+    assert_eq!(weights.len(), Bilevel::lower(&host), "the number of parameters");
+    x.row_mut(0)[0].copy_from_slice(&weights);
+    let far = DeviceNetwork::new(gpu, Sequence::uniform(Cycle::new(1, 0.4, 3)), Threads::one());
+    let at = At { k: 0, owned: &owned, threads: &threads };
+    let mut g = Stack::<f32, 1>::zeros(1, &Upper::Shared(weights.len()), &[]);
+    let (points, mut there) = (on_device(&far, x.clone()), on_device(&far, g.clone()));
+    SingleLevel::gradients(&host, at, &x, &mut g);
+    report.near(&format!("host against PyTorch in double, {layers} layers"), apart(g.row(0)[0], &expected), 1e-4);
+    for (precision, most) in [(Precision::Tf32, 1e-3), (Precision::Bf16, 1e-2)] {
+        let device = DeviceLearning::new(gpu, make(), precision).expect("it fits");
+        SingleLevel::gradients(&device, at, &points, &mut there);
+        let found = there.shared.to_vec();
+        report.near(&format!("device in {precision:?} against PyTorch in double, {layers} layers"), apart(&found[..expected.len()], &expected), most);
+    }
+}
+
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).collect();
     let wanted = |name: &str| asked.is_empty() || asked.iter().any(|a| a == name);
@@ -284,6 +317,9 @@ fn main() {
     });
     println!("{}, {:.1} GiB free", gpu.name(), gpu.memory().0 as f64 / (1u64 << 30) as f64);
     let mut report = Report { wrong: false };
+    if let Some(folder) = asked.iter().position(|a| a == "against").and_then(|i| asked.get(i + 1)) {
+        against(&gpu, &mut report, folder);
+    }
     if wanted("rows") {
         rows(&gpu, &mut report);
     }

@@ -1,6 +1,7 @@
 //! BERT on the device: one matrix product for all agents at a time, texts of each agent in pieces that fit the room for activations.
 //!
-//! Parameters and gradients have 32 bits. Activations have 32 (products in TF32) or 16 (bf16, with a copy of the parameters for the products).
+//! Parameters and gradients have 32 bits. Activations have 32 (products in TF32) or 16 (bf16, with a copy of the parameters for the products); what
+//! flows around the layers (residuals and their gradients) has 32 in any case.
 use crate::arguments;
 use crate::batches::Pass;
 use crate::gpu::{Gpu, Memory, OrFail};
@@ -72,7 +73,11 @@ struct Room {
     _tables: Memory,
     embedded: Normed,
     layers: Vec<Layer>,
+    /// The gradient that flows back, with 32 bits, and as the products take it.
     back: u64,
+    narrow_back: u64,
+    /// What flows around a layer, and around the half of one that comes next, with 32 bits.
+    residuals: [u64; 2],
     wide: u64,
     other: u64,
     scores: u64,
@@ -97,11 +102,12 @@ pub(crate) struct DeviceBert {
     limit: usize,
 }
 
-const KERNELS: [&str; 18] = [
+const KERNELS: [&str; 19] = [
     "embed",
     "layer_norm",
     "norm_back",
     "bias_columns",
+    "back_columns",
     "norm_columns",
     "add_bias",
     "bias_gelu",
@@ -133,8 +139,8 @@ impl DeviceBert {
     /// Bytes of activations for one text.
     pub fn text_bytes(bert: &Bert, classes: usize, length: usize, kind: Kind) -> usize {
         let (h, i, looks, e) = (bert.hidden, bert.intermediate, bert.heads * length, kind.bytes());
-        let layer = e * (8 * h + 2 * i + looks) + 8;
-        let shared = e * (4 * h + i.max(3 * h) + looks) + 4 + 4 * looks;
+        let layer = e * (6 * h + 2 * i + looks) + 4 * 2 * (h + 1);
+        let shared = e * (h + i.max(3 * h) + looks) + 4 * (3 * h + 1 + looks) + if kind == Kind::Bf16 { (8 + e) * h } else { 0 };
         length * (bert.layers * layer + shared) + 4 * (h + classes)
     }
 
@@ -170,7 +176,7 @@ impl DeviceBert {
             sizes.push(bytes);
             at
         };
-        let normed = |take: &mut dyn FnMut(usize) -> u64| Normed { hat: take(tokens * h * e), rate: take(tokens * 4), out: take(tokens * h * e) };
+        let normed = |take: &mut dyn FnMut(usize) -> u64| Normed { hat: take(tokens * h * 4), rate: take(tokens * 4), out: take(tokens * h * e) };
         let embedded = normed(&mut take);
         let layers: Vec<Layer> = (0..self.bert.layers)
             .map(|_| Layer {
@@ -184,7 +190,10 @@ impl DeviceBert {
                 tables: Tables::default(),
             })
             .collect();
-        let (back, other) = (take(tokens * h * e), take(tokens * h * e));
+        let (back, other) = (take(tokens * h * 4), take(tokens * h * 4));
+        let narrow = self.kind == Kind::Bf16;
+        let mut beside = |bytes: usize| if narrow { take(tokens * h * bytes) } else { 0 };
+        let (narrow_back, residuals) = (if narrow { beside(e) } else { back }, [beside(4), beside(4)]);
         let (wide, scores) = (take(tokens * i.max(3 * h) * e), take(tokens * heads * length * 4));
         let (look_back, pooled, slopes) = (take(tokens * heads * length * e), take(texts * h * 4), take(texts * self.classes * 4));
         let memory = Memory::unset(&self.gpu, next as usize);
@@ -219,6 +228,7 @@ impl DeviceBert {
         });
         let layers = layers.collect();
         let (back, other, wide, scores, look_back) = (base + back, base + other, base + wide, base + scores, base + look_back);
+        let (narrow_back, residuals) = (base + narrow_back, residuals.map(|r| base + r));
         let shared = [
             table(scores, None, 4),
             table(look_back, None, e),
@@ -232,6 +242,8 @@ impl DeviceBert {
             embedded: shift(embedded),
             layers,
             back,
+            narrow_back,
+            residuals,
             wide,
             other,
             scores,
@@ -329,13 +341,14 @@ impl Work<'_> {
         self.of.gpu.products().product(shape, d, a, b, beta, c).or_fail("a product");
     }
 
-    /// to = x Wᵀ
-    fn linear(&self, to: u64, x: u64, (from, wide): (usize, usize), at: &LinearAt) {
-        let d = self.rows(to, wide);
+    /// to = x Wᵀ, with numbers of this kind
+    fn linear(&self, to: u64, kind: Kind, x: u64, (from, wide): (usize, usize), at: &LinearAt) {
+        let d = Matrix { kind, ..self.rows(to, wide) };
         self.product((self.each(), wide, from, self.agents), d, self.rows(x, from), self.weight(&at.weight, from).turned(), 0.0, d);
     }
 
     /// Gradients of a linear map from those of its outputs `d`; of its inputs into `dx`, added or written.
+    /// Inputs that the residual goes around get theirs added, with 32 bits.
     fn linear_back(&self, dx: u64, add: bool, d: u64, x: u64, (from, wide): (usize, usize), at: &LinearAt) {
         let ((g, shrink), agents) = (self.gradient(&at.weight), self.agents);
         let (again, stride) = (self.from > 0, self.p.stride);
@@ -344,33 +357,37 @@ impl Work<'_> {
         // With beta = 0 nothing is read.
         let c = if beta == 0.0 { to } else { c };
         self.product((wide, from, self.each(), agents), to, self.rows(d, wide).turned(), self.rows(x, from), beta, c);
-        self.bias_back(d, wide, &at.bias);
-        let back = self.rows(dx, from);
+        match d == self.room.narrow_back {
+            true => self.bias_back("back_columns", self.room.back, wide, &at.bias),
+            false => self.bias_back("bias_columns", d, wide, &at.bias),
+        }
+        let back = if add { Matrix { kind: Kind::F32, ..self.rows(dx, from) } } else { self.rows(dx, from) };
         self.product((self.each(), from, wide, agents), back, self.rows(d, wide), self.weight(&at.weight, from), f32::from(u8::from(add)), back);
     }
 
-    fn bias_back(&self, d: u64, wide: usize, at: &Range<usize>) {
+    fn bias_back(&self, kernel: &'static str, d: u64, wide: usize, at: &Range<usize>) {
         let (g, shrink) = self.gradient(at);
         let (w, stride, add, columns, each) = (self.parameter(at), self.p.stride as i64, i32::from(self.from > 0), wide as i32, self.each() as i32);
-        self.kernel("bias_columns", (wide.div_ceil(32), self.agents), (32, 32), arguments![g, w, d, stride, shrink, add, columns, each]);
+        self.kernel(kernel, (wide.div_ceil(32), self.agents), (32, 32), arguments![g, w, d, stride, shrink, add, columns, each]);
     }
 
-    fn norm(&self, to: Normed, x: u64, bias: &Range<usize>, residual: u64, at: &NormAt) {
+    fn norm(&self, (to, beside): (Normed, u64), x: u64, bias: &Range<usize>, residual: u64, at: &NormAt) {
         let (out, hat, rate, bias) = (to.out, to.hat, to.rate, self.parameter(bias));
         let (scale, shift, stride, eps) = (self.parameter(&at.scale), self.parameter(&at.shift), self.p.stride as i64, self.of.bert.epsilon as f32);
         let (each, total) = (self.each() as i32, self.tokens() as i32);
         let grid = (self.tokens().div_ceil(4), 1);
-        self.kernel("layer_norm", grid, (128, 1), arguments![out, hat, rate, x, bias, residual, scale, shift, stride, eps, each, total]);
+        self.kernel("layer_norm", grid, (128, 1), arguments![out, beside, hat, rate, x, bias, residual, scale, shift, stride, eps, each, total]);
     }
 
     fn norm_back(&self, of: Normed, at: &NormAt) {
-        let (back, hat, rate, stride, each) = (self.room.back, of.hat, of.rate, self.p.stride as i64, self.each() as i32);
+        let (back, copy, hat, rate) = (self.room.back, self.room.narrow_back, of.hat, of.rate);
+        let (stride, each) = (self.p.stride as i64, self.each() as i32);
         let (scale, shift, add) = (self.parameter(&at.scale), self.parameter(&at.shift), i32::from(self.from > 0));
         let ((g_scale, shrink), (g_shift, _)) = (self.gradient(&at.scale), self.gradient(&at.shift));
         let grid = (self.of.bert.hidden.div_ceil(32), self.agents);
         self.kernel("norm_columns", grid, (32, 32), arguments![g_scale, g_shift, scale, shift, back, hat, stride, shrink, add, each]);
         let total = self.tokens() as i32;
-        self.kernel("norm_back", (self.tokens().div_ceil(4), 1), (128, 1), arguments![back, hat, rate, scale, stride, each, total]);
+        self.kernel("norm_back", (self.tokens().div_ceil(4), 1), (128, 1), arguments![back, copy, hat, rate, scale, stride, each, total]);
     }
 
     fn many(&self, shape: (usize, usize, usize), alpha: f32, d: Matrix, a: Matrix, b: Matrix) {
@@ -394,17 +411,20 @@ impl Work<'_> {
         let (words, positions, types) = (self.parameter(&places.words), self.parameter(&places.positions), self.parameter(&places.types));
         let (scale, shift) = (self.parameter(&places.norm.scale), self.parameter(&places.norm.shift));
         let four = (tokens.div_ceil(4), 1);
+        // What flows around a layer, by its inputs and by what its first norm gives.
+        let around = |x: u64, which: usize| if kind == Kind::Bf16 { room.residuals[which] } else { x };
+        let beside = room.residuals[0];
         self.kernel(
             "embed",
             four,
             (128, 1),
-            arguments![out, hat, rate, data, batch, words, positions, types, scale, shift, stride, eps, c, s0, s, total],
+            arguments![out, beside, hat, rate, data, batch, words, positions, types, scale, shift, stride, eps, c, s0, s, total],
         );
         let mut x = out;
         for (layer, at) in room.layers.iter().zip(&places.layers) {
             let t = &layer.tables;
             let (qkv, bias, columns) = (layer.qkv, self.parameter(&at.qkv.bias), 3 * h as i32);
-            self.linear(qkv, x, (h, 3 * h), &at.qkv);
+            self.linear(qkv, kind, x, (h, 3 * h), &at.qkv);
             self.kernel("add_bias", (tokens, 1), (128, 1), arguments![qkv, bias, stride, columns, each]);
             let scores = Matrix::new(room.shared[0], Kind::F32, length, 0);
             self.many((length, length, wide), scaled, scores, part(t.q), part(t.k).turned());
@@ -412,13 +432,13 @@ impl Work<'_> {
             let grid = ((lines as usize).div_ceil(4), 1);
             self.kernel("softmax", grid, (128, 1), arguments![shares, from, batch, lengths, c, s0, s, lines]);
             self.many((length, wide, length), 1.0, Matrix::new(t.context, kind, h, 0), look(t.look), part(t.v));
-            self.linear(room.other, layer.context, (h, h), &at.mixed);
-            self.norm(layer.norm1, room.other, &at.mixed.bias, x, &at.norm1);
-            self.linear(layer.up, layer.norm1.out, (h, i), &at.up);
+            self.linear(room.other, Kind::F32, layer.context, (h, h), &at.mixed);
+            self.norm((layer.norm1, room.residuals[1]), room.other, &at.mixed.bias, around(x, 0), &at.norm1);
+            self.linear(layer.up, kind, layer.norm1.out, (h, i), &at.up);
             let (up, active, bias) = (layer.up, layer.active, self.parameter(&at.up.bias));
             self.kernel("bias_gelu", (tokens, 1), (256, 1), arguments![up, active, bias, stride, each]);
-            self.linear(room.other, layer.active, (i, h), &at.down);
-            self.norm(layer.norm2, room.other, &at.down.bias, layer.norm1.out, &at.norm2);
+            self.linear(room.other, Kind::F32, layer.active, (i, h), &at.down);
+            self.norm((layer.norm2, room.residuals[0]), room.other, &at.down.bias, around(layer.norm1.out, 1), &at.norm2);
             x = layer.norm2.out;
         }
         let (pooled, slopes, weights) = (room.pooled, room.slopes, self.p.batch.weights());
@@ -444,12 +464,12 @@ impl Work<'_> {
             let t = &layer.tables;
             let x = if l == 0 { room.embedded.out } else { room.layers[l - 1].norm2.out };
             self.norm_back(layer.norm2, &at.norm2);
-            self.linear_back(room.wide, false, back, layer.active, (i, h), &at.down);
+            self.linear_back(room.wide, false, room.narrow_back, layer.active, (i, h), &at.down);
             let (to, up, numbers) = (room.wide, layer.up, (tokens * i) as i64);
             self.kernel("gelu_back", (of.gpu.blocks(tokens * i / 4, 256) as usize, 1), (256, 1), arguments![to, up, numbers]);
             self.linear_back(back, true, room.wide, layer.norm1.out, (h, i), &at.up);
             self.norm_back(layer.norm1, &at.norm1);
-            self.linear_back(room.other, false, back, layer.context, (h, h), &at.mixed);
+            self.linear_back(room.other, false, room.narrow_back, layer.context, (h, h), &at.mixed);
             let [scores, look_back, context_back, dq, dk, dv] = room.shared;
             let context_back = Matrix::new(context_back, kind, h, 0);
             self.many((length, wide, length), 1.0, part(dv), look(t.look).turned(), context_back);
@@ -472,6 +492,6 @@ impl Work<'_> {
         let (g_positions, _) = self.gradient(&places.positions);
         self.kernel("position_columns", (length, self.agents), (128, 1), arguments![g_positions, back, stride, c]);
         let ((g, _), w, add, columns) = (self.gradient(&places.types), types, 1i32, h as i32);
-        self.kernel("bias_columns", (h.div_ceil(32), self.agents), (32, 32), arguments![g, w, back, stride, shrink, add, columns, each]);
+        self.kernel("back_columns", (h.div_ceil(32), self.agents), (32, 32), arguments![g, w, back, stride, shrink, add, columns, each]);
     }
 }

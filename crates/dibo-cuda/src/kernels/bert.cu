@@ -1,5 +1,5 @@
 // BERT's parts beside the matrix products. H hidden, I intermediate, L tokens a text, HEADS, CLASSES and MEAN are set when this is compiled, and
-// BF16 if activations have 16 bits. A pass computes C texts of each agent: text q is place s0 + q % C of agent q / C in a batch of S places.
+// BF16 if activations have 16 bits; what flows around the layers (residuals, their gradients, normalised values) has 32 bits in any case. A pass computes C texts of each agent: text q is place s0 + q % C of agent q / C in a batch of S places.
 // Parameters of an agent lie `stride` numbers after those of the one before.
 struct Place { int sample, own, label; float factor; };
 
@@ -42,7 +42,7 @@ __device__ __forceinline__ float total4(float4 a) { return (a.x + a.y) + (a.z + 
 __device__ __forceinline__ int place_of(int q, int C, int s0, int S) { return q / C * S + s0 + q % C; }
 
 // One warp normalises one token, of which lane l holds quads l, l + 32, …
-__device__ void normalise(float4* x, act* out, act* hat, float* rate, const float* scale, const float* shift, float eps) {
+__device__ void normalise(float4* x, act* out, float* beside, float* hat, float* rate, const float* scale, const float* shift, float eps) {
     int lane = threadIdx.x % 32;
     float sum = 0;
     #pragma unroll
@@ -59,13 +59,18 @@ __device__ void normalise(float4* x, act* out, act* hat, float* rate, const floa
     for (int i = 0; i < EACH; i++) if (lane + 32 * i < QUADS) {
         int c = 4 * (lane + 32 * i);
         float4 n = make_float4(x[i].x * r, x[i].y * r, x[i].z * r, x[i].w * r);
-        st4(hat + c, n);
-        st4(out + c, plus(times(n, *(const float4*)(scale + c)), *(const float4*)(shift + c)));
+        *(float4*)(hat + c) = n;
+        n = plus(times(n, *(const float4*)(scale + c)), *(const float4*)(shift + c));
+        st4(out + c, n);
+#ifdef BF16
+        *(float4*)(beside + c) = n;
+#endif
     }
 }
 
 // The sum of a token's three vectors, normalised.
-extern "C" __global__ void embed(act* out, act* hat, float* rate, const unsigned short* data, const Place* batch, const float* words, const float* positions,
+// `beside` gets the same with 32 bits, where `out` has fewer.
+extern "C" __global__ void embed(act* out, float* beside, float* hat, float* rate, const unsigned short* data, const Place* batch, const float* words, const float* positions,
                                  const float* types, const float* scale, const float* shift, big stride, float eps, int C, int s0, int S, int total) {
     int t = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (t >= total) return;
@@ -78,11 +83,11 @@ extern "C" __global__ void embed(act* out, act* hat, float* rate, const unsigned
         int c = 4 * (lane + 32 * i);
         x[i] = plus(plus(*(const float4*)(words + agent + (big)id * H + c), *(const float4*)(positions + agent + (big)p * H + c)), *(const float4*)(types + agent + c));
     }
-    normalise(x, out + (big)t * H, hat + (big)t * H, rate + t, scale + agent, shift + agent, eps);
+    normalise(x, out + (big)t * H, beside + (big)t * H, hat + (big)t * H, rate + t, scale + agent, shift + agent, eps);
 }
 
 // in + bias + residual, normalised.
-extern "C" __global__ void layer_norm(act* out, act* hat, float* rate, const act* in, const float* bias, const act* residual, const float* scale, const float* shift,
+extern "C" __global__ void layer_norm(act* out, float* beside, float* hat, float* rate, const float* in, const float* bias, const float* residual, const float* scale, const float* shift,
                                 big stride, float eps, int each, int total) {
     int t = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (t >= total) return;
@@ -91,13 +96,13 @@ extern "C" __global__ void layer_norm(act* out, act* hat, float* rate, const act
     #pragma unroll
     for (int i = 0; i < EACH; i++) if (lane + 32 * i < QUADS) {
         int c = 4 * (lane + 32 * i);
-        x[i] = plus(plus(ld4(in + (big)t * H + c), ld4(residual + (big)t * H + c)), *(const float4*)(bias + agent + c));
+        x[i] = plus(plus(*(const float4*)(in + (big)t * H + c), *(const float4*)(residual + (big)t * H + c)), *(const float4*)(bias + agent + c));
     }
-    normalise(x, out + (big)t * H, hat + (big)t * H, rate + t, scale + agent, shift + agent, eps);
+    normalise(x, out + (big)t * H, beside + (big)t * H, hat + (big)t * H, rate + t, scale + agent, shift + agent, eps);
 }
 
-// The gradient by a norm's outputs becomes that by its inputs.
-extern "C" __global__ void norm_back(act* back, const act* hat, const float* rate, const float* scale, big stride, int each, int total) {
+// The gradient by a norm's outputs becomes that by its inputs; `copy` gets it for the matrix products, where they take fewer bits.
+extern "C" __global__ void norm_back(float* back, act* copy, const float* hat, const float* rate, const float* scale, big stride, int each, int total) {
     int t = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (t >= total) return;
     big agent = (t / each) * stride;
@@ -106,8 +111,8 @@ extern "C" __global__ void norm_back(act* back, const act* hat, const float* rat
     #pragma unroll
     for (int i = 0; i < EACH; i++) if (lane + 32 * i < QUADS) {
         int c = 4 * (lane + 32 * i);
-        h[i] = ld4(hat + (big)t * H + c);
-        d[i] = times(ld4(back + (big)t * H + c), *(const float4*)(scale + agent + c));
+        h[i] = *(const float4*)(hat + (big)t * H + c);
+        d[i] = times(*(const float4*)(back + (big)t * H + c), *(const float4*)(scale + agent + c));
         sum += total4(d[i]);
         along += total4(times(d[i], h[i]));
     }
@@ -116,8 +121,12 @@ extern "C" __global__ void norm_back(act* back, const act* hat, const float* rat
     #pragma unroll
     for (int i = 0; i < EACH; i++) if (lane + 32 * i < QUADS) {
         int c = 4 * (lane + 32 * i);
-        st4(back + (big)t * H + c, make_float4(r * (d[i].x - sum - h[i].x * along), r * (d[i].y - sum - h[i].y * along),
-                                               r * (d[i].z - sum - h[i].z * along), r * (d[i].w - sum - h[i].w * along)));
+        float4 to = make_float4(r * (d[i].x - sum - h[i].x * along), r * (d[i].y - sum - h[i].y * along), r * (d[i].z - sum - h[i].z * along),
+                                r * (d[i].w - sum - h[i].w * along));
+        *(float4*)(back + (big)t * H + c) = to;
+#ifdef BF16
+        st4(copy + (big)t * H + c, to);
+#endif
     }
 }
 
@@ -133,7 +142,12 @@ __device__ float column_sum(float x) {
 // The gradient of a parameter that was `w`: what is there already, or the regulariser's, plus `sum`.
 __device__ __forceinline__ void put(float* g, const float* w, float shrink, int add, float sum) { *g = (add ? *g : shrink ? shrink * *w : 0.f) + sum; }
 
-extern "C" __global__ void bias_columns(float* g, const float* w, const act* back, big stride, float shrink, int add, int columns, int each) {
+#ifdef BF16
+__device__ __forceinline__ float wide(float x) { return x; }
+#endif
+
+template <typename T>
+__device__ void columns_of(float* g, const float* w, const T* back, big stride, float shrink, int add, int columns, int each) {
     int c = blockIdx.x * 32 + threadIdx.x;
     float sum = 0;
     if (c < columns)
@@ -143,15 +157,23 @@ extern "C" __global__ void bias_columns(float* g, const float* w, const act* bac
     if (threadIdx.x == 0 && c < columns) put(g + blockIdx.y * stride + c, w + blockIdx.y * stride + c, shrink, add, sum);
 }
 
-extern "C" __global__ void norm_columns(float* g_scale, float* g_shift, const float* scale, const float* shift, const act* back, const act* hat, big stride,
+extern "C" __global__ void bias_columns(float* g, const float* w, const act* back, big stride, float shrink, int add, int columns, int each) {
+    columns_of(g, w, back, stride, shrink, add, columns, each);
+}
+
+extern "C" __global__ void back_columns(float* g, const float* w, const float* back, big stride, float shrink, int add, int columns, int each) {
+    columns_of(g, w, back, stride, shrink, add, columns, each);
+}
+
+extern "C" __global__ void norm_columns(float* g_scale, float* g_shift, const float* scale, const float* shift, const float* back, const float* hat, big stride,
                                         float shrink, int add, int each) {
     int c = blockIdx.x * 32 + threadIdx.x;
     float sum = 0, along = 0;
     if (c < H)
         for (int t = threadIdx.y; t < each; t += 32) {
             big at = ((big)blockIdx.y * each + t) * H + c;
-            float d = wide(back[at]);
-            sum += d; along += d * wide(hat[at]);
+            float d = back[at];
+            sum += d; along += d * hat[at];
         }
     sum = column_sum(sum); along = column_sum(along);
     c = blockIdx.x * 32 + threadIdx.y;
@@ -287,7 +309,7 @@ extern "C" __global__ void head_columns(float* g, float* g_bias, const float* w,
 }
 
 // The head's gradient, back to the tokens that it saw.
-extern "C" __global__ void unpool(act* back, const float* slopes, const float* w, big stride, const Place* batch, const int* lengths, int C, int s0, int S) {
+extern "C" __global__ void unpool(float* back, const float* slopes, const float* w, big stride, const Place* batch, const int* lengths, int C, int s0, int S) {
     int q = blockIdx.x / L, t = blockIdx.x % L;
     int used = MEAN ? lengths[batch[place_of(q, C, s0, S)].sample] : 1;
     big agent = (q / C) * stride;
@@ -297,7 +319,7 @@ extern "C" __global__ void unpool(act* back, const float* slopes, const float* w
             for (int k = 0; k < CLASSES; k++) d += slopes[q * CLASSES + k] * w[agent + k * H + c];
             d /= used;
         }
-        back[(big)blockIdx.x * H + c] = narrow(d);
+        back[(big)blockIdx.x * H + c] = d;
     }
 }
 
@@ -312,7 +334,7 @@ extern "C" __global__ void begin_range(float* g, const float* w, big stride, big
 }
 
 // One block a token: the block of a word's first place in the agent's texts adds up the gradients of all its places, in order.
-extern "C" __global__ void word_columns(float* g, const act* back, const unsigned short* data, const Place* batch, big stride, int C, int s0, int S) {
+extern "C" __global__ void word_columns(float* g, const float* back, const unsigned short* data, const Place* batch, big stride, int C, int s0, int S) {
     __shared__ int same[128];
     int agent = blockIdx.y, first = blockIdx.x, all = C * L;
     auto id_at = [&](int t) { return (int)data[(big)batch[agent * S + s0 + t / L].sample * L + t % L]; };
@@ -328,9 +350,9 @@ extern "C" __global__ void word_columns(float* g, const act* back, const unsigne
         same[threadIdx.x] = t < all && id_at(t) == id;
         __syncthreads();
         for (int j = 0; j < 128; j++) if (same[j]) {
-            const act* row = back + ((big)agent * all + from + j) * H;
+            const float* row = back + ((big)agent * all + from + j) * H;
             #pragma unroll
-            for (int i = 0; i < EACH; i++) { int quad = threadIdx.x + 128 * i; if (quad < QUADS) sum[i] = plus(sum[i], ld4(row + 4 * quad)); }
+            for (int i = 0; i < EACH; i++) { int quad = threadIdx.x + 128 * i; if (quad < QUADS) sum[i] = plus(sum[i], *(const float4*)(row + 4 * quad)); }
         }
     }
     #pragma unroll
@@ -340,11 +362,11 @@ extern "C" __global__ void word_columns(float* g, const act* back, const unsigne
     }
 }
 
-extern "C" __global__ void position_columns(float* g, const act* back, big stride, int C) {
+extern "C" __global__ void position_columns(float* g, const float* back, big stride, int C) {
     int p = blockIdx.x, agent = blockIdx.y;
     for (int c = threadIdx.x; c < H; c += blockDim.x) {
         float sum = 0;
-        for (int s = 0; s < C; s++) sum += wide(back[(((big)agent * C + s) * L + p) * H + c]);
+        for (int s = 0; s < C; s++) sum += back[(((big)agent * C + s) * L + p) * H + c];
         g[agent * stride + (big)p * H + c] += sum;
     }
 }

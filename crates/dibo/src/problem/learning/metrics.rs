@@ -1,5 +1,5 @@
 //! What can be said of a state: test accuracy of the averaged model and of the agents, and how well the weights find wrong labels.
-use super::model::{ROWS, pieces};
+use super::model::pieces;
 use super::{Learning, Task, sigmoid};
 use crate::data::Dataset;
 use crate::rows::{Real, View};
@@ -56,7 +56,7 @@ impl Cleaning {
 impl<T: Real> Learning<T> {
     /// Accuracy in percent and mean cross-entropy of a model on samples `sample(0), …, sample(count − 1)` of a data set with true labels.
     pub fn score(&self, w: &[T], data: &Dataset, count: usize, sample: impl Fn(usize) -> usize + Sync) -> (f64, f64) {
-        let all: Vec<_> = pieces(count, ROWS).collect();
+        let all: Vec<_> = pieces(count, self.net.rows()).collect();
         let results = Mutex::new(vec![(0, 0.0); all.len()]);
         self.threads.ranges(all.len(), 1, |_, some| {
             // A scratch of its own: those of the iterations may have room for a few rows only.

@@ -58,7 +58,7 @@ pub(super) struct Scratch<T> {
 }
 
 /// Rows a scratch has room for: enough to fill the product's kernels, few enough to stay in cache.
-pub(super) const ROWS: usize = 256;
+const ROWS: usize = 256;
 
 /// The same for texts.
 const TEXTS: usize = 8;
@@ -118,11 +118,15 @@ impl Net {
         (line(self.inputs()), line(self.hidden().map_or(0, |h| h + 1)), line(self.classes))
     }
 
-    /// Room for [`ROWS`] rows, or for `most` if that is less.
+    /// Rows a scratch has room for at most: a text takes far more room than an image.
+    pub(super) fn rows(&self) -> usize {
+        if matches!(self.model, Model::Bert(_)) { TEXTS } else { ROWS }
+    }
+
+    /// Room for [`rows`](Self::rows) rows, or for `most` if that is less.
     pub(super) fn scratch<T: Real>(&self, most: usize) -> Scratch<T> {
-        // A text takes far more room than an image.
         let text = matches!(self.model, Model::Bert(_));
-        let (rows, (sx, sh, so)) = (most.min(if text { TEXTS } else { ROWS }), self.strides());
+        let (rows, (sx, sh, so)) = (most.min(self.rows()), self.strides());
         let zeros = |len: usize| {
             let mut b = Buffer::new(64);
             b.resize(len, T::ZERO);
