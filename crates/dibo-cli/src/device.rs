@@ -21,10 +21,10 @@ pub enum Precision {
     Bf16,
 }
 
-#[cfg(not(feature = "cuda"))]
-pub use without::Engine;
 #[cfg(feature = "cuda")]
 pub use with::Engine;
+#[cfg(not(feature = "cuda"))]
+pub use without::Engine;
 
 #[cfg(not(feature = "cuda"))]
 mod without {

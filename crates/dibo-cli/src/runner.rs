@@ -142,8 +142,12 @@ fn one(
     match &problem {
         Problem::PolicyEvaluation(p) => job.run(&*setting.algorithm, &**p, &mut network(threads), |_| None),
         Problem::Quadratic(p) => job.run(&*setting.algorithm, &**p, &mut network(threads), |_| None),
-        Problem::Learning64(p) => job.run(&*setting.algorithm, &**p, &mut Simulator::new(graphs, threads.clone()), |views| pictures::lowest(p, views)),
-        Problem::Learning32(p) => job.run(&*setting.algorithm32, &**p, &mut Simulator::new(graphs, threads.clone()), |views| pictures::lowest(p, views)),
+        Problem::Learning64(p) => {
+            job.run(&*setting.algorithm, &**p, &mut Simulator::new(graphs, threads.clone()), |views| pictures::lowest(p, views))
+        }
+        Problem::Learning32(p) => {
+            job.run(&*setting.algorithm32, &**p, &mut Simulator::new(graphs, threads.clone()), |views| pictures::lowest(p, views))
+        }
     }
 }
 
@@ -190,8 +194,19 @@ impl Job<'_> {
     ) -> Result<Record> {
         let half = self.kept.join(format!("{}-{}.checkpoint", self.s, self.seed));
         let resume = std::fs::read(&half).ok().and_then(|b| Checkpoint::<T>::from_bytes(&b).ok()).filter(|c| c.digest == self.digest);
-        let mut watch =
-            Watcher { bar: self.bar, seen: 0, digest: self.digest, half: &half, last: Instant::now(), error: None, look, picture: None };
+        // A checkpoint of a large state takes long: they must not become the work.
+        let patience = Duration::from_secs(20 + (6 * problem.agents() * problem.lower() / 5_000_000) as u64);
+        let mut watch = Watcher {
+            bar: self.bar,
+            seen: 0,
+            digest: self.digest,
+            half: &half,
+            last: Instant::now(),
+            patience,
+            error: None,
+            look,
+            picture: None,
+        };
         watch.moved_to(resume.as_ref().map_or(0, |c| c.k));
         let record = engine::run(algorithm, problem, network, &problem.start(), &self.setting.run.plan(), resume, &mut watch)
             .map_err(|e| anyhow::anyhow!("{}: {e}; remove {} to start anew", self.setting.series.label, half.display()))?;
@@ -227,6 +242,7 @@ struct Watcher<'a, L> {
     digest: [u8; 32],
     half: &'a Path,
     last: Instant,
+    patience: Duration,
     error: Option<anyhow::Error>,
     look: L,
     picture: Option<String>,
@@ -251,7 +267,7 @@ impl<T: Real, L: Fn(&[View<'_, T>]) -> Option<String>> Watch<T> for Watcher<'_, 
     }
 
     fn checkpoint_due(&mut self) -> bool {
-        self.last.elapsed() > Duration::from_secs(20)
+        self.last.elapsed() > self.patience
     }
 
     fn finished(&mut self, views: &[View<'_, T>]) {

@@ -79,7 +79,9 @@ pub fn pretrained(folder: &Path, bert: &Bert, classes: usize, row: &mut [f64]) -
         let to = row[at].iter_mut();
         match tensor.dtype() {
             Dtype::F32 => to.zip(data.chunks_exact(4)).for_each(|(t, b)| *t = f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]))),
-            Dtype::BF16 => to.zip(data.chunks_exact(2)).for_each(|(t, b)| *t = f64::from(f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16))),
+            Dtype::BF16 => to
+                .zip(data.chunks_exact(2))
+                .for_each(|(t, b)| *t = f64::from(f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16))),
             Dtype::F16 => to.zip(data.chunks_exact(2)).for_each(|(t, b)| *t = half(u16::from_le_bytes([b[0], b[1]]))),
             other => bail!("{}: {name} has numbers of kind {other:?}; known are F32, F16 and BF16", path.display()),
         }
@@ -99,7 +101,9 @@ pub fn pretrained(folder: &Path, bert: &Bert, classes: usize, row: &mut [f64]) -
             put(name(&format!("attention.self.{part}.weight")), w..w + h * h)?;
             put(name(&format!("attention.self.{part}.bias")), b..b + h)?;
         }
-        for (part, LinearAt { weight, bias }) in [("attention.output.dense", at.mixed), ("intermediate.dense", at.up), ("output.dense", at.down)] {
+        for (part, LinearAt { weight, bias }) in
+            [("attention.output.dense", at.mixed), ("intermediate.dense", at.up), ("output.dense", at.down)]
+        {
             put(name(&format!("{part}.weight")), weight)?;
             put(name(&format!("{part}.bias")), bias)?;
         }
@@ -217,7 +221,10 @@ fn reviews(folder: &Path) -> Result<[Vec<Review>; 2]> {
     let part = |name: &str| {
         let path = folder.join(format!("{name}-00000-of-00001.parquet"));
         if !path.exists() {
-            bail!("{}: there is neither reviews.json nor the hub's parquet files (train- and test-00000-of-00001.parquet)", folder.display());
+            bail!(
+                "{}: there is neither reviews.json nor the hub's parquet files (train- and test-00000-of-00001.parquet)",
+                folder.display()
+            );
         }
         parquet_reviews(&path).with_context(|| path.display().to_string())
     };
@@ -252,7 +259,9 @@ mod tests {
 
     #[test]
     fn half_precision() {
-        for (bits, value) in [(0x3c00, 1.0), (0xc000, -2.0), (0x3555, 0.333_251_953_125), (0x0001, 2f64.powi(-24)), (0x7bff, 65504.0), (0x8000, 0.0)] {
+        for (bits, value) in
+            [(0x3c00, 1.0), (0xc000, -2.0), (0x3555, 0.333_251_953_125), (0x0001, 2f64.powi(-24)), (0x7bff, 65504.0), (0x8000, 0.0)]
+        {
             assert_eq!(half(bits), value);
         }
         assert!(half(0x7c01).is_nan() && half(0xfc00) == f64::NEG_INFINITY);

@@ -126,7 +126,8 @@ fn rows(gpu: &Arc<Gpu>, report: &mut Report) {
 fn images(samples: usize, pixels: usize, classes: usize, seed: u64) -> Arc<Dataset> {
     let mut r = stream(seed, Purpose::Instance, 0, 0);
     let labels: Vec<u8> = (0..samples).map(|_| r.random_range(0..classes as u8)).collect();
-    let images = labels.iter().flat_map(|l| (0..pixels).map(|p| if p == *l as usize { 255 } else { r.random_range(0..120) }).collect::<Vec<u8>>());
+    let images =
+        labels.iter().flat_map(|l| (0..pixels).map(|p| if p == *l as usize { 255 } else { r.random_range(0..120) }).collect::<Vec<u8>>());
     let images = images.collect();
     Arc::new(Dataset::new(images, labels, pixels, classes).expect("well formed"))
 }
@@ -183,7 +184,9 @@ fn compare(gpu: &Arc<Gpu>, report: &mut Report, name: &str, make: &dyn Fn() -> L
         x.iter_mut().for_each(|x| *x = r.random_range(-1.0..1.0));
         for to in [y, z] {
             // Parameters that pad the row stay zero.
-            to.iter_mut().zip(&start.y[0]).for_each(|(t, s)| *t = *s as f32 * r.random_range(0.5..1.5) + if *s == 0.0 { 0.0 } else { r.random_range(-0.02..0.02) });
+            to.iter_mut()
+                .zip(&start.y[0])
+                .for_each(|(t, s)| *t = *s as f32 * r.random_range(0.5..1.5) + if *s == 0.0 { 0.0 } else { r.random_range(-0.02..0.02) });
         }
     }
     let (owned, threads) = ((0..n).collect::<Vec<_>>(), Threads::new(8));
@@ -215,8 +218,22 @@ fn compare(gpu: &Arc<Gpu>, report: &mut Report, name: &str, make: &dyn Fn() -> L
 }
 
 fn gradients(gpu: &Arc<Gpu>, report: &mut Report) {
-    compare(gpu, report, "MLP 784-64-10", &|| problem(images(400, 784, 10, 1), images(50, 784, 10, 2), 4, Model::Mlp(64), 16), Precision::Tf32, 1e-3);
-    compare(gpu, report, "MLP 9-5-3 full batch", &|| problem(images(60, 9, 3, 1), images(50, 9, 3, 2), 3, Model::Mlp(5), 0), Precision::Tf32, 1e-3);
+    compare(
+        gpu,
+        report,
+        "MLP 784-64-10",
+        &|| problem(images(400, 784, 10, 1), images(50, 784, 10, 2), 4, Model::Mlp(64), 16),
+        Precision::Tf32,
+        1e-3,
+    );
+    compare(
+        gpu,
+        report,
+        "MLP 9-5-3 full batch",
+        &|| problem(images(60, 9, 3, 1), images(50, 9, 3, 2), 3, Model::Mlp(5), 0),
+        Precision::Tf32,
+        1e-3,
+    );
     for (precision, word, most) in [(Precision::Tf32, "TF32", 1e-3), (Precision::Bf16, "bf16", 1e-2)] {
         let small = |pool| move || problem(texts(60, 24, 50, 1), texts(30, 24, 50, 2), 3, Model::Bert(bert(64, 2, 4, 50, pool)), 5);
         compare(gpu, report, &format!("BERT 2x64, first token, {word}"), &small(Pool::First), precision, most);
@@ -299,7 +316,11 @@ fn against(gpu: &Arc<Gpu>, report: &mut Report, folder: &str) {
         let device = DeviceLearning::new(gpu, make(), precision).expect("it fits");
         SingleLevel::gradients(&device, at, &points, &mut there);
         let found = there.shared.to_vec();
-        report.near(&format!("device in {precision:?} against PyTorch in double, {layers} layers"), apart(&found[..expected.len()], &expected), most);
+        report.near(
+            &format!("device in {precision:?} against PyTorch in double, {layers} layers"),
+            apart(&found[..expected.len()], &expected),
+            most,
+        );
     }
 }
 
@@ -338,7 +359,12 @@ fn main() {
             for (name, hidden, layers) in [("MiniLM size", 384, 6), ("BERT-base size", 768, 12)] {
                 let model = Model::Bert(bert(hidden, layers, 12, 30522, Pool::First));
                 let make = || problem(texts(2000, 128, 30000, 1), texts(100, 128, 30000, 2), 10, model, 4);
-                iteration(&gpu, &format!("{name} n=10 batch 4, {which}"), &DeviceLearning::new(&gpu, make(), precision).expect("it fits"), 20);
+                iteration(
+                    &gpu,
+                    &format!("{name} n=10 batch 4, {which}"),
+                    &DeviceLearning::new(&gpu, make(), precision).expect("it fits"),
+                    20,
+                );
             }
         }
     }

@@ -32,7 +32,17 @@ pub(crate) fn options(bert: &Bert, classes: usize, length: usize, kind: Kind) ->
 
 /// Every kernel for some sizes, to be compiled without a GPU.
 pub(crate) fn sources() -> Vec<(&'static str, Vec<String>)> {
-    let base = Bert { vocabulary: 30522, positions: 512, types: 2, hidden: 768, layers: 1, heads: 12, intermediate: 3072, epsilon: 1e-12, pool: Pool::First };
+    let base = Bert {
+        vocabulary: 30522,
+        positions: 512,
+        types: 2,
+        hidden: 768,
+        layers: 1,
+        heads: 12,
+        intermediate: 3072,
+        epsilon: 1e-12,
+        pool: Pool::First,
+    };
     let tiny = Bert { hidden: 8, heads: 2, intermediate: 12, pool: Pool::Mean, ..base };
     [(base, 128), (tiny, 7)].into_iter().flat_map(|(b, l)| [Kind::F32, Kind::Bf16].map(|k| (SOURCE, options(&b, 2, l, k)))).collect()
 }
@@ -176,7 +186,8 @@ impl DeviceBert {
             sizes.push(bytes);
             at
         };
-        let normed = |take: &mut dyn FnMut(usize) -> u64| Normed { hat: take(tokens * h * 4), rate: take(tokens * 4), out: take(tokens * h * e) };
+        let normed =
+            |take: &mut dyn FnMut(usize) -> u64| Normed { hat: take(tokens * h * 4), rate: take(tokens * 4), out: take(tokens * h * e) };
         let embedded = normed(&mut take);
         let layers: Vec<Layer> = (0..self.bert.layers)
             .map(|_| Layer {
@@ -362,21 +373,35 @@ impl Work<'_> {
             false => self.bias_back("bias_columns", d, wide, &at.bias),
         }
         let back = if add { Matrix { kind: Kind::F32, ..self.rows(dx, from) } } else { self.rows(dx, from) };
-        self.product((self.each(), from, wide, agents), back, self.rows(d, wide), self.weight(&at.weight, from), f32::from(u8::from(add)), back);
+        self.product(
+            (self.each(), from, wide, agents),
+            back,
+            self.rows(d, wide),
+            self.weight(&at.weight, from),
+            f32::from(u8::from(add)),
+            back,
+        );
     }
 
     fn bias_back(&self, kernel: &'static str, d: u64, wide: usize, at: &Range<usize>) {
         let (g, shrink) = self.gradient(at);
-        let (w, stride, add, columns, each) = (self.parameter(at), self.p.stride as i64, i32::from(self.from > 0), wide as i32, self.each() as i32);
+        let (w, stride, add, columns, each) =
+            (self.parameter(at), self.p.stride as i64, i32::from(self.from > 0), wide as i32, self.each() as i32);
         self.kernel(kernel, (wide.div_ceil(32), self.agents), (32, 32), arguments![g, w, d, stride, shrink, add, columns, each]);
     }
 
     fn norm(&self, (to, beside): (Normed, u64), x: u64, bias: &Range<usize>, residual: u64, at: &NormAt) {
         let (out, hat, rate, bias) = (to.out, to.hat, to.rate, self.parameter(bias));
-        let (scale, shift, stride, eps) = (self.parameter(&at.scale), self.parameter(&at.shift), self.p.stride as i64, self.of.bert.epsilon as f32);
+        let (scale, shift, stride, eps) =
+            (self.parameter(&at.scale), self.parameter(&at.shift), self.p.stride as i64, self.of.bert.epsilon as f32);
         let (each, total) = (self.each() as i32, self.tokens() as i32);
         let grid = (self.tokens().div_ceil(4), 1);
-        self.kernel("layer_norm", grid, (128, 1), arguments![out, beside, hat, rate, x, bias, residual, scale, shift, stride, eps, each, total]);
+        self.kernel(
+            "layer_norm",
+            grid,
+            (128, 1),
+            arguments![out, beside, hat, rate, x, bias, residual, scale, shift, stride, eps, each, total],
+        );
     }
 
     fn norm_back(&self, of: Normed, at: &NormAt) {
@@ -402,7 +427,8 @@ impl Work<'_> {
         let scaled = 1.0 / (wide as f32).sqrt();
         let (texts, tokens) = (self.agents * self.texts, self.tokens());
         let (c, s0, s) = (self.texts as i32, self.from as i32, self.p.batch.each as i32);
-        let (data, lengths, batch, stride) = (self.p.samples.bytes.at(), self.p.samples.lengths.at(), self.p.batch.table(), self.p.stride as i64);
+        let (data, lengths, batch, stride) =
+            (self.p.samples.bytes.at(), self.p.samples.lengths.at(), self.p.batch.table(), self.p.stride as i64);
         let (each, total, eps) = (self.each() as i32, tokens as i32, bert.epsilon as f32);
         let lines = (texts * bert.heads * length) as i32;
         let look = |at: u64| Matrix::new(at, kind, length, 0);

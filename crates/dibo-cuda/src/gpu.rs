@@ -80,7 +80,13 @@ fn arch(major: i32, minor: i32) -> &'static str {
 
 fn mix_options(agents: usize) -> Vec<String> {
     // As many columns a thread as registers allow.
-    let columns = if agents <= 10 { 4 } else if agents <= 20 { 2 } else { 1 };
+    let columns = if agents <= 10 {
+        4
+    } else if agents <= 20 {
+        2
+    } else {
+        1
+    };
     vec![format!("-DN={agents}"), format!("-DW={columns}")]
 }
 
@@ -137,9 +143,8 @@ impl Gpu {
         let stream = context.new_stream().map_err(|e| e.to_string())?;
         let arch = arch(major, minor);
         let rows = context.load_module(compile(ROWS, arch, vec![])?).map_err(|e| format!("the driver refuses the kernels: {e}"))?;
-        let processors = context
-            .attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-            .map_err(|e| e.to_string())? as u32;
+        let processors =
+            context.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).map_err(|e| e.to_string())? as u32;
         let name = context.name().map_err(|e| e.to_string())?;
         let products = Products::new(stream.cu_stream())?;
         Ok(Arc::new(Gpu {
@@ -212,7 +217,16 @@ impl Gpu {
             let module = self.module(MIX, mix_options(agents)).or_fail("compiling the mixing kernel");
             module.load_function("mix").or_fail("the mixing kernel")
         });
-        (function.clone(), if agents <= 10 { 4 } else if agents <= 20 { 2 } else { 1 })
+        (
+            function.clone(),
+            if agents <= 10 {
+                4
+            } else if agents <= 20 {
+                2
+            } else {
+                1
+            },
+        )
     }
 
     /// Starts a kernel of the rows' module.
@@ -225,7 +239,14 @@ impl Gpu {
     }
 
     /// Starts a kernel.
-    pub(crate) fn launch(&self, function: &CudaFunction, grid: (u32, u32, u32), block: (u32, u32), arguments: &mut [*mut c_void], name: &str) {
+    pub(crate) fn launch(
+        &self,
+        function: &CudaFunction,
+        grid: (u32, u32, u32),
+        block: (u32, u32),
+        arguments: &mut [*mut c_void],
+        name: &str,
+    ) {
         // SAFETY: the callers pass what the kernel's text asks for, and memory that lives until the stream has done it: buffers are freed by a
         // call that waits for the device.
         unsafe { result::launch_kernel(function.cu_function(), grid, (block.0, block.1, 1), 0, self.stream(), arguments) }.or_fail(name);
@@ -276,7 +297,10 @@ impl Memory {
             let (have, _) = gpu.held();
             std::panic::panic_any(Failure(format!(
                 "the GPU's memory is full: {:.2} GiB more are needed beside the {:.2} in use; {:.2} of {:.2} GiB are free",
-                gib(bytes), gib(have), gib(free), gib(total)
+                gib(bytes),
+                gib(have),
+                gib(free),
+                gib(total)
             )))
         });
         let mut held = gpu.held.lock().unwrap_or_else(PoisonError::into_inner);

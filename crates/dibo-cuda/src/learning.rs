@@ -104,7 +104,12 @@ impl std::fmt::Display for Need {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
         let Need { agents, vectors, width, .. } = self;
-        write!(f, "GPU memory {:.2} GiB = state {:.2} ({vectors} vectors × {agents} agents × {width} × 4 bytes)", gib(self.total()), gib(self.state))?;
+        write!(
+            f,
+            "GPU memory {:.2} GiB = state {:.2} ({vectors} vectors × {agents} agents × {width} × 4 bytes)",
+            gib(self.total()),
+            gib(self.state)
+        )?;
         write!(f, " + activations {:.2} + 16-bit copies {:.2} + data {:.2}", gib(self.activations), gib(self.copies), gib(self.data))
     }
 }
@@ -286,11 +291,15 @@ impl Bilevel<f32> for DeviceLearning {
         let Some(rows) = DeviceRows::of(&v.shared) else { return self.host.penalty_directions(at, penalty, v, d) };
         self.gpu.bind();
         let Work { model, batch, places } = &mut *self.work();
-        let lists: Vec<[Vec<Place>; 2]> = at.owned.iter().map(|agent| {
-            let [train, validation] = self.host.bilevel_batch(*agent, at.k);
-            let (g, f) = (penalty.g / train.len() as f64, penalty.f / validation.len() as f64);
-            [(train, g), (validation, f)].map(|(list, factor)| list.into_iter().map(|p| self.place(*agent, p, factor)).collect())
-        }).collect();
+        let lists: Vec<[Vec<Place>; 2]> = at
+            .owned
+            .iter()
+            .map(|agent| {
+                let [train, validation] = self.host.bilevel_batch(*agent, at.k);
+                let (g, f) = (penalty.g / train.len() as f64, penalty.f / validation.len() as f64);
+                [(train, g), (validation, f)].map(|(list, factor)| list.into_iter().map(|p| self.place(*agent, p, factor)).collect())
+            })
+            .collect();
         let train = Self::lay(places, &lists);
         batch.fill(places, at.owned.len(), train);
         let (psi, dx) = (far(v.private.as_ref().expect("ψ is private")), far(d.private.as_ref().expect("ψ is private")));
@@ -353,11 +362,15 @@ impl SingleLevel<f32> for DeviceLearning {
         let Some(rows) = DeviceRows::of(&x.shared) else { return self.host.gradients(at, x, d) };
         self.gpu.bind();
         let Work { model, batch, places } = &mut *self.work();
-        let lists: Vec<[Vec<Place>; 2]> = at.owned.iter().map(|agent| {
-            let list = self.host.single_batch(*agent, at.k);
-            let each = 1.0 / list.len() as f64;
-            [Vec::new(), list.into_iter().map(|p| self.place(*agent, p, each)).collect()]
-        }).collect();
+        let lists: Vec<[Vec<Place>; 2]> = at
+            .owned
+            .iter()
+            .map(|agent| {
+                let list = self.host.single_batch(*agent, at.k);
+                let each = 1.0 / list.len() as f64;
+                [Vec::new(), list.into_iter().map(|p| self.place(*agent, p, each)).collect()]
+            })
+            .collect();
         Self::lay(places, &lists);
         batch.fill(places, at.owned.len(), 0);
         batch.weigh(&self.weigh, 0, 0);

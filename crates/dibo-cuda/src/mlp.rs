@@ -80,7 +80,13 @@ impl Mlp {
         if !self.loaded {
             let (images, scale, shift) = (p.samples.bytes.at(), self.scale.at(), self.shift.at());
             let (pixels, line) = (self.net.pixels as i32, lx as i32);
-            gpu.launch(&self.load, (batch.total() as u32, 1, 1), (256, 1), arguments![x, images, table, scale, shift, pixels, line], "images");
+            gpu.launch(
+                &self.load,
+                (batch.total() as u32, 1, 1),
+                (256, 1),
+                arguments![x, images, table, scale, shift, pixels, line],
+                "images",
+            );
             self.loaded = true;
         }
         let rows = |at: u64, line: usize| Matrix::new(at, Kind::F32, line, each * line);

@@ -147,7 +147,15 @@ impl Products {
         .map_err(|e| format!("product {shape:?}: {e:?}"))
     }
 
-    fn plan(&self, (m, n, k, agents): Shape, d: Matrix, a: Matrix, b: Matrix, c: Matrix, aligned: [u32; 4]) -> Result<Plan, result::CublasError> {
+    fn plan(
+        &self,
+        (m, n, k, agents): Shape,
+        d: Matrix,
+        a: Matrix,
+        b: Matrix,
+        c: Matrix,
+        aligned: [u32; 4],
+    ) -> Result<Plan, result::CublasError> {
         use sys::cublasLtMatmulDescAttributes_t::{CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB};
         use sys::cublasLtMatmulPreferenceAttributes_t as wish;
         use sys::cublasLtMatrixLayoutAttribute_t::{CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET};
@@ -196,7 +204,15 @@ impl Products {
     }
 
     /// `d = alpha · a · b` for `count` products, whose matrices begin where the tables on the device say.
-    pub fn many(&mut self, (m, n, k): (usize, usize, usize), alpha: f32, d: Matrix, a: Matrix, b: Matrix, count: usize) -> Result<(), String> {
+    pub fn many(
+        &mut self,
+        (m, n, k): (usize, usize, usize),
+        alpha: f32,
+        d: Matrix,
+        a: Matrix,
+        b: Matrix,
+        count: usize,
+    ) -> Result<(), String> {
         use blas_sys::cublasOperation_t::{CUBLAS_OP_N, CUBLAS_OP_T};
         let turn = |turned: bool| if turned { CUBLAS_OP_T } else { CUBLAS_OP_N };
         let compute = match a.kind {

@@ -175,7 +175,12 @@ impl DeviceRows {
         let out = Memory::unset(self.gpu(), 4 * columns.len());
         let (to, a, from, width) = (out.at(), self.at(), columns.start as i64, columns.len() as i64);
         let (stride, count) = (self.stride() as i64, self.count() as i32);
-        self.gpu().rows_kernel("mean_columns", (self.gpu().blocks(columns.len(), 256), 1), 256, arguments![to, a, from, width, stride, count]);
+        self.gpu().rows_kernel(
+            "mean_columns",
+            (self.gpu().blocks(columns.len(), 256), 1),
+            256,
+            arguments![to, a, from, width, stride, count],
+        );
         out
     }
 }

@@ -76,7 +76,8 @@ fn every_built_in_experiment_runs() {
             assert!(check::explain(&e).unwrap().contains("smallest weights"), "{name}");
         }
         let out = folder.join(name);
-        let options = runner::Options { out: out.clone(), overrides: vec!["run.iterations=3".into()], threads: 2, engine: None, quiet: true };
+        let options =
+            runner::Options { out: out.clone(), overrides: vec!["run.iterations=3".into()], threads: 2, engine: None, quiet: true };
         let (manifest, curves) = runner::run(&e, &options).unwrap();
         check::pictures(&e, &out).unwrap();
         let judged = claims::judge(&manifest, &curves);
