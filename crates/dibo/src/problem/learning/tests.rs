@@ -173,7 +173,9 @@ fn fused_directions_are_those_of_the_gradients() {
 fn texts(samples: usize, seed: u64) -> Arc<Dataset> {
     let mut r = stream(seed, Purpose::Instance, 0, 0);
     let labels: Vec<u8> = (0..samples).map(|_| r.random_range(0..2)).collect();
-    let mut text = |l: &u8| (0..6).flat_map(|t| (if t == 1 { 5 + u16::from(*l) } else { r.random_range(0..12u16) }).to_le_bytes()).collect::<Vec<u8>>();
+    let mut text = |l: &u8| {
+        (0..6).flat_map(|t| (if t == 1 { 5 + u16::from(*l) } else { r.random_range(0..12u16) }).to_le_bytes()).collect::<Vec<u8>>()
+    };
     let bytes = labels.iter().flat_map(&mut text).collect();
     Arc::new(Dataset::new(bytes, labels, 12, 2).unwrap())
 }
@@ -212,7 +214,8 @@ fn a_bert_is_a_model_like_any_other() {
     assert!(p.test_accuracy(&begin) > 20.0);
     assert!(make().begin_at(begin.clone()).is_ok_and(|p| p.start().y == [begin.clone()]));
     assert!(make().begin_at(vec![0.0]).is_err());
-    let long = Learning::<f64>::new(dealt, Model::Bert(Bert { positions: 5, ..bert }), Task::Cleaning { tau: 0.1, psi: 0.0 }, Scaling::Unit, 3);
+    let long =
+        Learning::<f64>::new(dealt, Model::Bert(Bert { positions: 5, ..bert }), Task::Cleaning { tau: 0.1, psi: 0.0 }, Scaling::Unit, 3);
     assert!(long.err().is_some_and(|e| e.contains("5 at most")));
 }
 

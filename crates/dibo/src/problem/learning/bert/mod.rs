@@ -114,7 +114,10 @@ impl Bert {
             return Err(format!("{name} is {value}; it must be between 1 and {most}"));
         }
         if self.hidden % self.heads != 0 || self.hidden % 4 != 0 || self.intermediate % 4 != 0 {
-            return Err(format!("hidden_size {} must be a multiple of the {} heads and of 4, intermediate_size {} of 4", self.hidden, self.heads, self.intermediate));
+            return Err(format!(
+                "hidden_size {} must be a multiple of the {} heads and of 4, intermediate_size {} of 4",
+                self.hidden, self.heads, self.intermediate
+            ));
         }
         if !(self.epsilon >= 0.0 && self.epsilon < 1.0) {
             return Err(format!("layer_norm_eps is {}; it must be small and not negative", self.epsilon));
