@@ -123,7 +123,11 @@ pub fn list() -> String {
         let state = match official.read(&folder) {
             Ok((train, test)) => format!("here, digests are right: {} training and {} test samples", train.len(), test.len()),
             Err(e) if folder.join(official.name()).exists() => format!("not usable: {e}"),
-            Err(_) => format!("not here; `dibo data get {}` downloads it", official.name()),
+            Err(_) => format!(
+                "not here; `dibo data get {}` downloads it{}",
+                official.name(),
+                if cfg!(feature = "download") { "" } else { ", if built with --features download" }
+            ),
         };
         text += &format!("  {:<15} {state}\n", official.name());
     }
@@ -138,9 +142,22 @@ pub fn get(name: &str) -> Result<()> {
     let Some(official) = Official::ALL.into_iter().find(|o| o.name() == name) else {
         bail!("there is no data set '{name}' to get; known are mnist and fashion-mnist");
     };
-    let _ = official;
+    let into = folder().join(name);
+    fetch(official, &into)?;
+    println!("{name}: digests are right; it lies in {}", into.display());
+    Ok(())
+}
+
+#[cfg(feature = "download")]
+fn fetch(official: Official, into: &Path) -> Result<()> {
+    crate::download::fetch(&crate::download::source(official), None, &official.digests(), into)
+}
+
+#[cfg(not(feature = "download"))]
+fn fetch(official: Official, into: &Path) -> Result<()> {
     bail!(
-        "this dibo was built without the hub client: put the four IDX files of {name} into {} by hand (`dibo data` says which)",
-        folder().join(name).display()
+        "this dibo was built without the hub client: build it with `cargo install --path crates/dibo-cli --features download`, or put the four IDX files of {} into {} by hand (`dibo data` names them)",
+        official.name(),
+        into.display()
     );
 }

@@ -36,6 +36,11 @@ mod without {
         pub fn new(_precision: super::Precision) -> super::Result<Self> {
             anyhow::bail!("this dibo has no GPU engine: build it with `cargo build --release --features cuda`, or leave --device away")
         }
+
+        /// Which device it is and how it computes.
+        pub fn name(&self) -> String {
+            match *self {}
+        }
     }
 }
 
@@ -71,6 +76,11 @@ mod with {
         /// The first GPU.
         pub fn new(precision: Precision) -> Result<Self> {
             Ok(Engine { gpu: Gpu::new(0).map_err(|e| anyhow!("{e}; leave --device away to run on the processor"))?, precision })
+        }
+
+        /// Which device it is and how it computes.
+        pub fn name(&self) -> String {
+            format!("{} {:?}", self.gpu.name(), self.precision)
         }
 
         /// Puts a problem on the GPU, after a look at whether it fits; `say` hears how much memory is needed.

@@ -4,13 +4,17 @@ mod check;
 mod claims;
 mod data;
 mod device;
+#[cfg(any(test, feature = "download"))]
+mod download;
 mod experiment;
+mod memory;
 mod pictures;
 mod report;
 mod results;
 mod runner;
 #[cfg(feature = "bert")]
 mod text;
+mod tune;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -19,6 +23,9 @@ use results::{Curves, Manifest};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
+
+#[global_allocator]
+static ALLOCATOR: memory::Counting = memory::Counting;
 
 /// Distributed bilevel optimisation over directed networks that change at every step.
 #[derive(Parser)]
@@ -47,6 +54,8 @@ enum Command {
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
     },
+    /// Find steps (and FAB's penalty) for an experiment, and write the best setting as a file that `dibo run` takes
+    Tune(tune::Options),
     /// Make the plots and the report of a results folder again
     Report {
         /// A folder that `dibo run` made
@@ -107,11 +116,29 @@ struct RunOptions {
     /// Do everything anew instead of going on where an earlier run stopped
     #[arg(long)]
     fresh: bool,
+    /// Record more along the runs: `theory` for the proof's errors, distances, Lyapunov function and invariants
+    #[arg(long, value_name = "WHAT", value_parser = ["theory"])]
+    watch: Option<String>,
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match act(cli.command) {
+    // Whoever stops reading (`dibo list | head`) ends the program quietly, as with other commands, instead of making it panic.
+    #[cfg(unix)]
+    // SAFETY: nothing else has touched signals yet.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(asked) if !asked.use_stderr() => asked.exit(),
+        Err(wrong) => {
+            let text = wrong.to_string();
+            let what = text.split("\n\nUsage").next().unwrap_or(&text).trim_start_matches("error: ");
+            eprintln!("dibo: {}; `dibo --help` shows what there is", what.split_whitespace().collect::<Vec<_>>().join(" "));
+            return ExitCode::from(2);
+        }
+    };
+    match act(command) {
         Ok(code) => code,
         Err(e) => {
             // One line that says what, where and what would be right.
@@ -135,6 +162,7 @@ fn act(command: Option<Command>) -> Result<ExitCode> {
                 precision: device::Precision::Tf32,
                 quiet: false,
                 fresh: true,
+                watch: None,
             };
             run("quickstart", options)
         }
@@ -148,6 +176,7 @@ fn act(command: Option<Command>) -> Result<ExitCode> {
             print!("{}", check::explain(&experiment)?);
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Tune(options)) => tune::run(options),
         Some(Command::Report { folder }) => {
             let manifest = Manifest::read(&folder)?;
             let curves = Curves::read_csv(&folder.join("curves.csv"))?;
@@ -207,13 +236,11 @@ fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
         std::fs::remove_dir_all(out.join("runs")).with_context(|| format!("cannot clear {}", out.display()))?;
     }
     check::before(&mut experiment)?;
-    ctrlc::set_handler(|| {
-        if runner::STOP.swap(true, Relaxed) {
-            std::process::exit(130);
-        }
-        eprintln!("\nstopping: what is done is kept (Ctrl-C again to leave at once)");
-    })
-    .context("cannot watch for Ctrl-C")?;
+    if options.watch.is_some() {
+        experiment.watch = true;
+        experiment.figures.extend(watched_figures());
+    }
+    runner::watch_for_stop()?;
     println!("{}: {}", experiment.name, experiment.title);
     for warning in warnings(&experiment) {
         println!("  warning: {warning}");
@@ -225,11 +252,37 @@ fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
     curves.write_parquet(&out.join("curves.parquet"))?;
     check::pictures(&experiment, &out)?;
     finish(&out, &manifest, &curves)?;
+    for run in manifest.runs.iter().filter(|r| r.outcome == "broken") {
+        println!(
+            "{}, seed {}: stopped, {}",
+            manifest.series[run.series].label,
+            run.seed,
+            run.reason.as_deref().unwrap_or("an invariant is broken")
+        );
+    }
     if runner::STOP.load(Relaxed) {
         println!("stopped early; the same command goes on from here");
         return Ok(ExitCode::from(130));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The plots of what `--watch theory` records.
+fn watched_figures() -> Vec<results::Figure> {
+    let about = [
+        ("V_D", "Consensus error V_D: distance of the agents from their α-weighted averages"),
+        ("V_S", "Tracking error V_S: distance of the trackers from the sum of directions"),
+        ("y_gap", "Distance of ŷ from y_λ*(x̂)"),
+        ("z_gap", "Distance of ẑ from y*(x̂)"),
+        ("lyapunov", "Lyapunov function Φ; inside the proved conditions it falls at every step"),
+        ("penalty_bias", "The penalty's bias: distance between ∇L_λ* and ∇F* at x̂"),
+    ];
+    let figure = |(name, title): (&str, &str)| results::Figure {
+        title: title.into(),
+        name: format!("theory-{}", name.to_lowercase().replace('_', "-")),
+        ..results::Figure::line(name, "y")
+    };
+    about.map(figure).into()
 }
 
 /// Each warning once, with the series it belongs to.
@@ -240,6 +293,7 @@ fn warnings(experiment: &Experiment) -> Vec<String> {
 fn finish(out: &Path, manifest: &Manifest, curves: &Curves) -> Result<()> {
     let judged = claims::judge(manifest, curves);
     let mut extras = claims::extras(manifest, curves);
+    extras.extend(report::memory::extra(manifest));
     extras.extend(pictures::kept(out, manifest).into_iter().map(|(title, svg)| report::Extra { title, body: report::Body::Svg(svg) }));
     let page = report::write(out, manifest, curves, &judged, &extras)?;
     println!("\n{}", report::terminal_table(manifest));

@@ -410,21 +410,26 @@ fn renamed_agents_give_renamed_iterates() {
 #[derive(Default)]
 struct StopAt {
     k: usize,
-    saved: Option<Checkpoint<f64>>,
+    saved: Option<Checkpoint<'static, f64>>,
 }
 
 impl Watch<f64> for StopAt {
     fn go_on(&mut self, k: usize) -> bool {
         k < self.k
     }
-    fn checkpoint(&mut self, checkpoint: Checkpoint<f64>) {
-        self.saved = Some(checkpoint);
+    fn checkpoint(&mut self, checkpoint: Checkpoint<'_, f64>) {
+        self.saved = Some(checkpoint.into_owned());
     }
 }
 
 const ENDLESS: Plan = Plan { iterations: usize::MAX, every: 5, target: None, diverged_above: 1e9 };
 
-fn run_to(algorithm: &dyn Algorithm<f64>, problem: &dyn Bilevel<f64>, k: usize, resume: Option<Checkpoint<f64>>) -> Checkpoint<f64> {
+fn run_to(
+    algorithm: &dyn Algorithm<f64>,
+    problem: &dyn Bilevel<f64>,
+    k: usize,
+    resume: Option<Checkpoint<'_, f64>>,
+) -> Checkpoint<'static, f64> {
     let mut network = Simulator::new(as_wanted(algorithm, &unbalanced(problem.agents(), 40)), Threads::one());
     let mut watch = StopAt { k, saved: None };
     let start = random_start(problem, 41);
@@ -442,7 +447,7 @@ fn a_resumed_run_has_the_bits_of_an_uninterrupted_one() {
         let half = run_to(algorithm, problem, 35, None);
         let half = Checkpoint::from_bytes(&half.to_bytes()).unwrap();
         let resumed = run_to(algorithm, problem, 60, Some(half));
-        let raw = |c: &Checkpoint<f64>| c.memory.iter().flatten().map(|v| v.to_bits()).collect::<Vec<_>>();
+        let raw = |c: &Checkpoint<f64>| c.memory.iter().flat_map(|m| m.iter()).map(|v| v.to_bits()).collect::<Vec<_>>();
         assert!(raw(&resumed) == raw(&straight), "{place}: other bits after a resume");
         assert_eq!((resumed.k, resumed.traffic, resumed.oracle), (straight.k, straight.traffic, straight.oracle), "{place}");
         assert_eq!(resumed.samples.len(), straight.samples.len(), "{place}");

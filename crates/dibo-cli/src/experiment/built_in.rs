@@ -12,6 +12,10 @@
     ("rl-n100", include_str!("../../../../experiments/rl-n100.toml")),
     ("rl-n1000", include_str!("../../../../experiments/rl-n1000.toml")),
     ("rate", include_str!("../../../../experiments/rate.toml")),
+    ("rate-nonconvex", include_str!("../../../../experiments/rate-nonconvex.toml")),
+    ("rate-push-pull", include_str!("../../../../experiments/rate-push-pull.toml")),
+    ("growing-penalty", include_str!("../../../../experiments/growing-penalty.toml")),
+    ("growing-penalty-cleaning", include_str!("../../../../experiments/growing-penalty-cleaning.toml")),
     ("topology", include_str!("../../../../experiments/topology.toml")),
     ("tuning", include_str!("../../../../experiments/tuning.toml")),
     ("fmcr", include_str!("../../../../experiments/fmcr.toml")),
@@ -21,5 +25,6 @@
     ("imdb-net", include_str!("../../../../experiments/imdb-net.toml")),
     ("imdb-heter", include_str!("../../../../experiments/imdb-heter.toml")),
     ("model-size", include_str!("../../../../experiments/model-size.toml")),
+    ("bome", include_str!("../../../../experiments/bome.toml")),
     ("benchmark-bilevel", include_str!("../../../../experiments/benchmark-bilevel.toml")),
 ]

@@ -48,6 +48,9 @@ pub struct LearningSpec {
     pub bits: usize,
 }
 
+/// So few samples may be copied in any case.
+const COPIED: usize = 5_000;
+
 impl Default for LearningSpec {
     fn default() -> Self {
         LearningSpec {
@@ -75,13 +78,17 @@ impl Default for LearningSpec {
     }
 }
 
-/// What a single-level method minimises, from the keys `train_on` and `tau` of its `[[algorithm]]`.
+/// What an `[[algorithm]]` changes of the problem: its keys `train_on`, `tau` and `tau_form`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Baseline {
-    /// Which samples.
+pub struct Changes {
+    /// Which samples a single-level method trains on.
     pub train_on: TrainOn,
-    /// The regulariser, if other than the problem's.
+    /// The regulariser of a single-level method, if other than the problem's.
     pub tau: Option<f64>,
+    /// Where τ starts for a method that learns it, if elsewhere.
+    pub tau_start: Option<f64>,
+    /// How τ comes from x for a method that learns it, if otherwise.
+    pub tau_form: Option<TauForm>,
 }
 
 impl LearningSpec {
@@ -121,7 +128,7 @@ impl LearningSpec {
     }
 
     /// Makes the problem of one seed.
-    pub fn build<T: Real>(&self, tuning: bool, baseline: Baseline, seed: u64, threads: &Threads) -> Result<Learning<T>> {
+    pub fn build<T: Real>(&self, tuning: bool, changes: Changes, seed: u64, threads: &Threads) -> Result<Learning<T>> {
         let (mut train, mut test) = match self.model.as_str() {
             "bert" => data::texts(&self.data, &self.pretrained, self.length)?,
             _ => data::load(&self.data)?,
@@ -146,7 +153,10 @@ impl LearningSpec {
             cr: self.cr,
             seed,
         };
-        let dealt = Arc::new(recipe.deal(train, test).map_err(|e| anyhow!("{}: {e}", self.data))?.compact());
+        let dealt = recipe.deal(train, test).map_err(|e| anyhow!("{}: {e}", self.data))?;
+        // Images in the agents' order are faster to read, but where most of a large set is in use that would be a second copy of the data.
+        let used: usize = dealt.hands.iter().map(|h| h.train.len() + h.validation.len()).sum();
+        let dealt = Arc::new(if used < COPIED.max(dealt.data.len() / 4) { dealt.compact() } else { dealt });
         let model = match self.model.as_str() {
             "mlp" => Model::Mlp(self.hidden),
             "bert" => Model::Bert(data::bert(&self.pretrained, self.pool)?),
@@ -154,7 +164,7 @@ impl LearningSpec {
             _ => Model::Linear,
         };
         let task = match tuning {
-            true => Task::Tuning { form: self.tau_form, tau: self.tau },
+            true => Task::Tuning { form: changes.tau_form.unwrap_or(self.tau_form), tau: changes.tau_start.unwrap_or(self.tau) },
             false => Task::Cleaning { tau: self.tau, psi: self.psi },
         };
         let problem = Learning::new(dealt, model, task, self.scaling, seed).map_err(anyhow::Error::msg)?;
@@ -166,7 +176,7 @@ impl LearningSpec {
             }
             _ => problem,
         };
-        let problem = problem.baseline(baseline.train_on, baseline.tau.unwrap_or(self.tau)).threads(threads.clone());
+        let problem = problem.baseline(changes.train_on, changes.tau.unwrap_or(self.tau)).threads(threads.clone());
         Ok(if self.batch > 0 { problem.batch(self.batch) } else { problem })
     }
 }

@@ -65,6 +65,10 @@ impl<T: Real, M: Method> Algorithm<T> for Single<M> {
     fn needs(&self) -> Needs {
         Needs::SingleLevel
     }
+
+    fn single_step(&self, k: usize) -> Option<f64> {
+        Some(self.0.eta(k))
+    }
 }
 
 impl<T: Real> State<T> for SingleState<T> {

@@ -30,7 +30,7 @@ pub use descent::{Descent, Method, Oracle, Single};
 fn fill<T: Real, const N: usize>(network: &dyn Network<T>, stack: &mut Stack<T, N>, values: [&Vec<Vec<f64>>; N]) {
     for (row, agent) in network.owned().iter().enumerate() {
         for (to, from) in stack.row_mut(row).into_iter().zip(values) {
-            if let Some(from) = if from.len() == 1 { from.first() } else { from.get(*agent) } {
+            if let Some(from) = Start::row(from, *agent) {
                 to.iter_mut().zip(from).for_each(|(t, f)| *t = T::of(*f));
             }
         }
@@ -69,6 +69,10 @@ pub trait Algorithm<T: Real>: Send + Sync {
     }
     /// The steps (ηx, ηy, ηz) and λ at iteration k, of the methods that have them: what warnings before a run look at.
     fn penalty_steps(&self, _k: usize) -> Option<PenaltySteps> {
+        None
+    }
+    /// The step at iteration k of a method on a single-level objective.
+    fn single_step(&self, _k: usize) -> Option<f64> {
         None
     }
 }

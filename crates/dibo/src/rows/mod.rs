@@ -10,12 +10,13 @@ mod threads;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use kernels::cpu_level;
-pub use kernels::{Csr, Pair, Part, Weights, add, push_pull_rows, push_rows};
+pub use kernels::{Csr, Pair, Part, Weights, add, push_pull_rows, push_rows, save_rows};
 pub(crate) use kernels::{Eight, for_each_cpu};
 pub use remote::Remote;
 pub use threads::Threads;
 
 use remote::Elsewhere;
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Range, Sub, SubAssign};
 
@@ -46,11 +47,21 @@ pub trait Real:
     fn of(x: f64) -> Self;
     /// Widens to `f64`.
     fn f64(self) -> f64;
+    /// Sixteen of them in AVX-512's registers.
+    #[cfg(target_arch = "x86_64")]
+    type Avx512: kernels::Sixteen<Self>;
+    /// Sixteen of them in AVX2's registers.
+    #[cfg(target_arch = "x86_64")]
+    type Avx2: kernels::Sixteen<Self>;
 }
 
 macro_rules! real {
-    ($t:ty) => {
+    ($t:ty, $avx512:ty, $avx2:ty) => {
         impl Real for $t {
+            #[cfg(target_arch = "x86_64")]
+            type Avx512 = $avx512;
+            #[cfg(target_arch = "x86_64")]
+            type Avx2 = $avx2;
             const ZERO: $t = 0.0;
             const ONE: $t = 1.0;
             fn of(x: f64) -> $t {
@@ -62,8 +73,8 @@ macro_rules! real {
         }
     };
 }
-real!(f32);
-real!(f64);
+real!(f32, kernels::Registers<std::arch::x86_64::__m512, 1>, kernels::Registers<std::arch::x86_64::__m256, 2>);
+real!(f64, kernels::Registers<std::arch::x86_64::__m512d, 2>, kernels::Registers<std::arch::x86_64::__m256d, 4>);
 
 /// Columns by which every row is padded and mixing is cut.
 pub const GROUP: usize = 16;
@@ -183,6 +194,14 @@ impl<T: Real> Rows<T> {
         numbers
     }
 
+    /// All numbers with their padding: borrowed where they lie on the host.
+    pub fn numbers(&self) -> Cow<'_, [T]> {
+        match self.remote() {
+            Some(_) => Cow::Owned(self.to_vec()),
+            None => Cow::Borrowed(&self.data),
+        }
+    }
+
     /// Takes over what [`to_vec`](Self::to_vec) gave; says if the size is another.
     pub fn restore(&mut self, numbers: &[T]) -> Result<(), String> {
         if numbers.len() != self.len() {
@@ -273,6 +292,14 @@ impl<T: Real> Rows<T> {
             Some((a, b)) => a.divide_into(b, &(0..weight.count()).map(|i| weight.row(i)[0]).collect::<Vec<_>>()),
             None => self.update_rows(threads, |i, row| kernels::divide(row, other.row(i), weight.row(i)[0])),
         }
+    }
+
+    /// Calls `job(rows, numbers)` once on each thread with its rows, padding included; a thread gets at least `least`. Only for rectangular rows.
+    pub fn for_each_part(&mut self, threads: &Threads, least: usize, job: impl Fn(Range<usize>, &mut [T]) + Sync) {
+        let (count, stride) = (self.count(), self.stride());
+        let mine = Disjoint::new(&mut self.data);
+        // SAFETY: each row is in one range.
+        threads.ranges(count, least, |_, rows| job(rows.clone(), unsafe { mine.get(rows.start * stride..rows.end * stride) }));
     }
 
     fn update_rows(&mut self, threads: &Threads, job: impl Fn(usize, &mut [T]) + Sync) {

@@ -445,10 +445,11 @@ impl<T: Real> Bilevel<T> for Learning<T> {
     fn start(&self) -> Start {
         let x = match self.task {
             Task::Cleaning { psi, .. } if psi != 0.0 => self.dealt.hands.iter().map(|h| vec![psi; h.train.len()]).collect(),
-            Task::Tuning { form, tau } => vec![vec![form.inverse(tau)]; self.dealt.hands.len()],
+            Task::Tuning { form, tau } => vec![vec![form.inverse(tau)]],
             Task::Cleaning { .. } => Vec::new(),
         };
         let y = match self.net.model {
+            // One row for all: as many copies as agents would be a third of the state.
             Model::Mlp(_) | Model::Bert(_) => vec![self.begin.clone().unwrap_or_else(|| self.net.start(self.seed))],
             _ => Vec::new(),
         };
