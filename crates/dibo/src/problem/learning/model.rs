@@ -58,7 +58,7 @@ pub(super) struct Scratch<T> {
 }
 
 /// Rows a scratch has room for: enough to fill the product's kernels, few enough to stay in cache.
-const ROWS: usize = 256;
+pub(super) const ROWS: usize = 256;
 
 /// The same for texts.
 const TEXTS: usize = 8;

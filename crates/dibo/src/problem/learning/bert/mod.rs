@@ -113,7 +113,7 @@ impl Bert {
         if let Some((name, value, most)) = sizes.into_iter().find(|(_, value, most)| *value == 0 || value > most) {
             return Err(format!("{name} is {value}; it must be between 1 and {most}"));
         }
-        if self.hidden % self.heads != 0 || self.hidden % 4 != 0 || self.intermediate % 4 != 0 {
+        if !self.hidden.is_multiple_of(self.heads) || !self.hidden.is_multiple_of(4) || !self.intermediate.is_multiple_of(4) {
             return Err(format!(
                 "hidden_size {} must be a multiple of the {} heads and of 4, intermediate_size {} of 4",
                 self.hidden, self.heads, self.intermediate
@@ -429,14 +429,14 @@ fn norm_back<T: Real>(back: &mut [T], of: &Normed<T>, tokens: usize, w: &[T], at
 fn attend<T: Real>(layer: &mut Layer<T>, bert: &Bert, rows: usize, length: usize, used: &[usize]) {
     let (h, wide) = (bert.hidden, bert.hidden / bert.heads);
     let scale = 1.0 / (wide as f64).sqrt();
-    for row in 0..rows {
+    for (row, used) in used.iter().enumerate().take(rows) {
         for head in 0..bert.heads {
             let at = row * length * 3 * h + head * wide;
             let look = &mut layer.look[(row * bert.heads + head) * length * length..][..length * length];
             let (q, k, v) = (&layer.qkv[at..], &layer.qkv[at + h..], &layer.qkv[at + 2 * h..]);
             product((length, length, wide), (look, length, 1), false, (q, 3 * h, 1), (k, 1, 3 * h));
             for line in look.chunks_exact_mut(length) {
-                let (seen, hidden) = line.split_at_mut(used[row]);
+                let (seen, hidden) = line.split_at_mut(*used);
                 let top = seen.iter().fold(f64::MIN, |a, b| a.max(b.f64()));
                 let sum = seen.iter().map(|v| (scale * (v.f64() - top)).exp()).sum::<f64>();
                 seen.iter_mut().for_each(|v| *v = T::of((scale * (v.f64() - top)).exp() / sum));

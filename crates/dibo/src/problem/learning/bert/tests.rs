@@ -33,7 +33,7 @@ fn every_gradient_is_that_of_finite_differences() {
         let (w, c) = (parameters(&bert), [0.7, -0.3, 0.0, 0.0, 0.2, 0.9, 0.0, 0.0, -1.1, 0.4, 0.0, 0.0]);
         let mut room = Room::new(bert, 2, 7, 3);
         texts().iter().enumerate().for_each(|(r, text)| room.load(r, text));
-        room.forward(3, &w, &mut vec![0.0; 12], 4);
+        room.forward(3, &w, &mut [0.0; 12], 4);
         let mut g = vec![f64::NAN; w.len()];
         room.backward(3, &w, &c, 4, &mut g, false);
         let (mut wrong, mut size) = (0.0f64, 0.0f64);
