@@ -1,13 +1,14 @@
 //! Data sets: which there are, where they lie, how to get them. A small part of MNIST comes with the command.
 use anyhow::{Context, Result, anyhow, bail};
 use dibo::data::{Dataset, Official, parse_images, parse_labels};
+use dibo::problem::learning::bert::{Bert, Pool};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Names that experiment files may use.
-pub const NAMES: [&str; 3] = ["mnist-2500", "mnist", "fashion-mnist"];
+pub const NAMES: [&str; 4] = ["mnist-2500", "mnist", "fashion-mnist", "imdb"];
 
 /// 2,500 training samples of MNIST and its 10,000 test samples, gzipped IDX; see data/README.md for origin and licence.
 const SHIPPED: [(&str, &[u8]); 4] = [
@@ -53,6 +54,52 @@ pub fn load(name: &str) -> Result<Pair> {
     Ok(pair)
 }
 
+/// Training and test texts as token numbers of a model; made once and kept.
+#[cfg(feature = "bert")]
+pub fn texts(name: &str, model: &str, length: usize) -> Result<Pair> {
+    static LOADED: Mutex<BTreeMap<String, Pair>> = Mutex::new(BTreeMap::new());
+    let mut loaded = LOADED.lock().map_err(|_| anyhow!("another thread failed while reading data"))?;
+    let key = format!("{name} {model} {length}");
+    if !loaded.contains_key(&key) {
+        let (train, test) = crate::text::imdb(&folder().join(name), &folder().join(model), length)?;
+        loaded.insert(key.clone(), (Arc::new(train), Arc::new(test)));
+    }
+    Ok(loaded[&key].clone())
+}
+
+/// The sizes of a model in the data folder.
+#[cfg(feature = "bert")]
+pub fn bert(model: &str, pool: Pool) -> Result<Bert> {
+    crate::text::sizes(&folder().join(model), pool)
+}
+
+/// Its weights, put into a row of parameters.
+#[cfg(feature = "bert")]
+pub fn pretrained(model: &str, bert: &Bert, classes: usize, row: &mut [f64]) -> Result<()> {
+    crate::text::pretrained(&folder().join(model), bert, classes, row)
+}
+
+#[cfg(not(feature = "bert"))]
+const NO_TEXTS: &str = "this dibo reads no texts: build it with `cargo build --release --features bert` (or cuda)";
+
+/// Says how to get a dibo that reads texts.
+#[cfg(not(feature = "bert"))]
+pub fn texts(_name: &str, _model: &str, _length: usize) -> Result<Pair> {
+    bail!(NO_TEXTS)
+}
+
+/// Says how to get a dibo that reads texts.
+#[cfg(not(feature = "bert"))]
+pub fn bert(_model: &str, _pool: Pool) -> Result<Bert> {
+    bail!(NO_TEXTS)
+}
+
+/// Says how to get a dibo that reads texts.
+#[cfg(not(feature = "bert"))]
+pub fn pretrained(_model: &str, _bert: &Bert, _classes: usize, _row: &mut [f64]) -> Result<()> {
+    bail!(NO_TEXTS)
+}
+
 fn shipped() -> Result<(Dataset, Dataset)> {
     let unpack = |i: usize| -> Result<(&Path, Vec<u8>)> {
         let mut bytes = Vec::new();
@@ -84,6 +131,8 @@ pub fn list() -> String {
         };
         text += &format!("  {:<15} {state}\n", official.name());
     }
+    text += "  imdb            texts: put reviews.json or the hub's parquet files into imdb, and a BERT (config.json, model.safetensors, tokenizer.json)\n";
+    text += "                  into a folder of its own, such as minilm\n";
     text += "\nBy hand: put the four IDX files of a data set (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-…; raw or .gz) into a folder of its\nname inside the data folder.\n";
     text
 }

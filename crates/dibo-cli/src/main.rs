@@ -3,6 +3,7 @@ mod bench;
 mod check;
 mod claims;
 mod data;
+mod device;
 #[cfg(any(test, feature = "download"))]
 mod download;
 mod experiment;
@@ -11,6 +12,8 @@ mod pictures;
 mod report;
 mod results;
 mod runner;
+#[cfg(feature = "bert")]
+mod text;
 mod tune;
 
 use anyhow::{Context, Result};
@@ -101,6 +104,12 @@ struct RunOptions {
     /// Folder of the data sets [default: DIBO_DATA, else the platform's data folder]
     #[arg(long)]
     data: Option<PathBuf>,
+    /// Where to compute
+    #[arg(long, value_enum, default_value_t)]
+    device: device::Device,
+    /// How a GPU computes matrix products
+    #[arg(long, value_enum, default_value_t)]
+    precision: device::Precision,
     /// Show no progress bar
     #[arg(long)]
     quiet: bool,
@@ -143,10 +152,19 @@ fn act(command: Option<Command>) -> Result<ExitCode> {
     match command {
         None => {
             println!("dibo {}: the quick start. `dibo --help` shows all commands.\n", env!("CARGO_PKG_VERSION"));
-            run(
-                "quickstart",
-                RunOptions { set: Vec::new(), seeds: None, out: None, threads: None, data: None, quiet: false, fresh: true, watch: None },
-            )
+            let options = RunOptions {
+                set: Vec::new(),
+                seeds: None,
+                out: None,
+                threads: None,
+                data: None,
+                device: device::Device::Cpu,
+                precision: device::Precision::Tf32,
+                quiet: false,
+                fresh: true,
+                watch: None,
+            };
+            run("quickstart", options)
         }
         Some(Command::Run { experiment, options }) => run(&experiment, options),
         Some(Command::List) => {
@@ -201,6 +219,10 @@ fn list() -> Result<()> {
 
 fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
     data::set_folder(options.data);
+    let engine = match options.device {
+        device::Device::Cpu => None,
+        device::Device::Cuda => Some(device::Engine::new(options.precision)?),
+    };
     let mut experiment = experiment::load(name, &options.set)?;
     if let Some(seeds) = options.seeds {
         anyhow::ensure!(seeds > 0, "--seeds is 0; at least one seed is needed");
@@ -224,7 +246,7 @@ fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
         println!("  warning: {warning}");
     }
     let (manifest, curves) =
-        runner::run(&experiment, &runner::Options { out: out.clone(), overrides: options.set, threads, quiet: options.quiet })?;
+        runner::run(&experiment, &runner::Options { out: out.clone(), overrides: options.set, threads, engine, quiet: options.quiet })?;
     manifest.write(&out)?;
     curves.write_csv(&out.join("curves.csv"))?;
     curves.write_parquet(&out.join("curves.parquet"))?;

@@ -1,4 +1,5 @@
 //! Runs all settings of an experiment with all seeds: on all cores, with progress, and so that it can be stopped and taken up again.
+use crate::device::Engine;
 use crate::experiment::spec::Problem;
 use crate::experiment::{Experiment, Setting};
 use crate::results::{CurveRow, Curves, Machine, Manifest, Memory, RunRecord, write_file, write_file_with};
@@ -7,7 +8,7 @@ use anyhow::{Context, Result};
 use dibo::algorithm::Algorithm;
 use dibo::engine::{self, Checkpoint, Outcome, Record, Sample, Watch};
 use dibo::mixing::Sequence;
-use dibo::network::Simulator;
+use dibo::network::{Network, Simulator};
 use dibo::problem::{Bilevel, estimate};
 use dibo::rows::{Real, Threads, View};
 use dibo::theory;
@@ -41,6 +42,8 @@ pub struct Options {
     pub overrides: Vec<String>,
     /// Cores to use.
     pub threads: usize,
+    /// The GPU, if the runs go there: one after another.
+    pub engine: Option<Engine>,
     /// Draw no progress bar.
     pub quiet: bool,
 }
@@ -57,7 +60,7 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
     bar.set_message(format!("{} runs", jobs.len()));
     // Seeds fan out over the cores; only where there are fewer runs than cores does one run use several.
     let alone = experiment.settings.iter().any(|s| s.run.alone);
-    let workers = if alone { 1 } else { options.threads.min(jobs.len()).max(1) };
+    let workers = if alone || options.engine.is_some() { 1 } else { options.threads.min(jobs.len()).max(1) };
     let inside = (options.threads / workers).max(1);
     let (next, done, reused, error) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(None));
     let records: Vec<Mutex<Option<Kept>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
@@ -70,7 +73,7 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
                     if STOP.load(Relaxed) || error.lock().is_ok_and(|e| e.is_some()) {
                         return;
                     }
-                    match one(experiment, s, seed, &kept, &threads, &bar, &reused, workers == 1) {
+                    match one(experiment, s, seed, &kept, &threads, &bar, &reused, workers == 1, options.engine.as_ref()) {
                         Ok(record) => {
                             bar.set_message(format!("{}/{} runs", done.fetch_add(1, Relaxed) + 1, jobs.len()));
                             *records[job].lock().expect("no panic while held") = Some(record);
@@ -138,9 +141,10 @@ fn one(
     bar: &ProgressBar,
     reused: &AtomicUsize,
     alone: bool,
+    engine: Option<&Engine>,
 ) -> Result<Kept> {
     let setting = &experiment.settings[s];
-    let job = Job { setting, s, seed, kept, digest: digest(experiment, setting, seed), bar, alone, watch: experiment.watch };
+    let job = Job { setting, s, seed, kept, digest: digest(experiment, setting, seed, engine), bar, alone, watch: experiment.watch };
     if let Some((found, record)) = std::fs::read(job.finished()).ok().and_then(|b| postcard::from_bytes::<([u8; 32], Kept)>(&b).ok())
         && found == job.digest
     {
@@ -151,17 +155,26 @@ fn one(
     memory::begin();
     let problem = setting.problem(seed, &experiment.folder, threads)?;
     let graphs = setting.graphs(setting.agents(seed, &experiment.folder)?, seed, &experiment.folder)?;
+    if let Some(engine) = engine {
+        return job.run_on(engine, problem, graphs, threads);
+    }
     match &problem {
-        Problem::PolicyEvaluation(p) => job.run(&*setting.algorithm, &**p, graphs, threads, 0, |_| None),
-        Problem::Quadratic(p) => job.run(&*setting.algorithm, &**p, graphs, threads, 0, |_| None),
-        Problem::Robust(p) => job.run(&*setting.algorithm, &**p, graphs, threads, 0, |_| None),
+        Problem::PolicyEvaluation(p) => job.run(&*setting.algorithm, &**p, &graphs, &mut simulator(&graphs, threads), 0, |_| None),
+        Problem::Quadratic(p) => job.run(&*setting.algorithm, &**p, &graphs, &mut simulator(&graphs, threads), 0, |_| None),
+        Problem::Robust(p) => job.run(&*setting.algorithm, &**p, &graphs, &mut simulator(&graphs, threads), 0, |_| None),
         Problem::Learning64(p) => {
-            job.run(&*setting.algorithm, &**p, graphs, threads, p.dealt().bytes(), |views| pictures::lowest(p, views))
+            let look = |views: &[View<'_, f64>]| pictures::lowest(p, views);
+            job.run(&*setting.algorithm, &**p, &graphs, &mut simulator(&graphs, threads), p.dealt().bytes(), look)
         }
         Problem::Learning32(p) => {
-            job.run(&*setting.algorithm32, &**p, graphs, threads, p.dealt().bytes(), |views| pictures::lowest(p, views))
+            let look = |views: &[View<'_, f32>]| pictures::lowest(p, views);
+            job.run(&*setting.algorithm32, &**p, &graphs, &mut simulator(&graphs, threads), p.dealt().bytes(), look)
         }
     }
+}
+
+fn simulator<T: Real>(graphs: &Sequence, threads: &Threads) -> Simulator<T> {
+    Simulator::new(graphs.clone(), threads.clone())
 }
 
 struct Job<'a> {
@@ -181,35 +194,58 @@ impl Job<'_> {
         self.kept.join(format!("{}-{}.done", self.s, self.seed))
     }
 
+    /// The same on a GPU.
+    #[cfg(feature = "cuda")]
+    fn run_on(&self, engine: &Engine, problem: Problem, graphs: Sequence, threads: &Threads) -> Result<Kept> {
+        let Problem::Learning32(host) = problem else {
+            anyhow::bail!("{}: only cleaning with 32-bit numbers runs on the GPU; leave --device away", self.setting.series.label);
+        };
+        engine.guard(|| {
+            let blocks = dibo::problem::SingleLevel::blocks(&*host);
+            let say = |need: String| self.bar.suspend(|| println!("{}: {need}", self.setting.series.label));
+            let bytes = host.dealt().bytes();
+            let problem = engine.problem(*host, &self.setting.series.algorithm, blocks, say)?;
+            let mut network = engine.network(graphs.clone(), threads.clone());
+            self.run(&*self.setting.algorithm32, &problem, &graphs, &mut network, bytes, |_| None)
+        })
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn run_on(&self, engine: &Engine, _problem: Problem, _graphs: Sequence, _threads: &Threads) -> Result<Kept> {
+        match *engine {}
+    }
+
     /// Runs, keeps the result, and lets `look` make a picture of the state at the end of the first seed.
     fn run<T: Real>(
         &self,
         algorithm: &dyn Algorithm<T>,
         problem: &dyn Bilevel<T>,
-        graphs: Sequence,
-        threads: &Threads,
+        graphs: &Sequence,
+        network: &mut dyn Network<T>,
         data_bytes: usize,
         look: impl Fn(&[View<'_, T>]) -> Option<String>,
     ) -> Result<Kept> {
         let half = self.kept.join(format!("{}-{}.checkpoint", self.s, self.seed));
         let resume = std::fs::read(&half).ok().and_then(|b| Checkpoint::<T>::from_bytes(&b).ok()).filter(|c| c.digest == self.digest);
+        // A checkpoint of a large state takes long: they must not become the work.
+        let patience = Duration::from_secs(20 + (6 * problem.agents() * problem.lower() / 5_000_000) as u64);
         let theory = (self.watch && self.setting.mixes_by_pulling()).then(|| {
             let plan = self.setting.run.plan();
-            let facts = theory::graph::constants(&graphs, plan.iterations.min(90));
+            let facts = theory::graph::constants(graphs, plan.iterations.min(90));
             let constants = problem.constants().unwrap_or_else(|| estimate(problem));
             Theory {
-                observer: Observer::new(&graphs, facts.mixing.as_ref(), Some(constants), plan.every, plan.iterations),
+                observer: Observer::new(graphs, facts.mixing.as_ref(), Some(constants), plan.every, plan.iterations),
                 algorithm,
                 problem,
             }
         });
-        let mut network = Simulator::new(graphs, threads.clone());
         let mut watch = Watcher {
             bar: self.bar,
             seen: 0,
             digest: self.digest,
             half: &half,
             last: Instant::now(),
+            patience,
             error: None,
             look,
             picture: None,
@@ -217,7 +253,7 @@ impl Job<'_> {
             theory,
         };
         watch.moved_to(resume.as_ref().map_or(0, |c| c.k));
-        let record = engine::run(algorithm, problem, &mut network, &problem.start(), &self.setting.run.plan(), resume, &mut watch)
+        let record = engine::run(algorithm, problem, network, &problem.start(), &self.setting.run.plan(), resume, &mut watch)
             .map_err(|e| anyhow::anyhow!("{}: {e}; remove {} to start anew", self.setting.series.label, half.display()))?;
         if let Some(e) = watch.error.take() {
             return Err(e);
@@ -241,7 +277,7 @@ impl Job<'_> {
 }
 
 /// A checkpoint belongs to one text, version, setting and seed.
-fn digest(experiment: &Experiment, setting: &Setting, seed: u64) -> [u8; 32] {
+fn digest(experiment: &Experiment, setting: &Setting, seed: u64, engine: Option<&Engine>) -> [u8; 32] {
     let mut hash = blake3::Hasher::new();
     hash.update(env!("CARGO_PKG_VERSION").as_bytes());
     for (key, value) in &setting.series.settings {
@@ -250,6 +286,9 @@ fn digest(experiment: &Experiment, setting: &Setting, seed: u64) -> [u8; 32] {
     hash.update(&seed.to_le_bytes()).update(experiment.name.as_bytes());
     if experiment.watch {
         hash.update(b"watch theory");
+    }
+    if let Some(engine) = engine {
+        hash.update(engine.name().as_bytes());
     }
     *hash.finalize().as_bytes()
 }
@@ -275,6 +314,7 @@ struct Watcher<'a, T: Real, L> {
     digest: [u8; 32],
     half: &'a Path,
     last: Instant,
+    patience: Duration,
     error: Option<anyhow::Error>,
     look: L,
     picture: Option<String>,
@@ -306,7 +346,7 @@ impl<T: Real, L: Fn(&[View<'_, T>]) -> Option<String>> Watch<T> for Watcher<'_, 
     }
 
     fn checkpoint_due(&mut self) -> bool {
-        self.last.elapsed() > Duration::from_secs(20)
+        self.last.elapsed() > self.patience
     }
 
     fn finished(&mut self, views: &[View<'_, T>]) {

@@ -256,7 +256,7 @@ pub fn run<T: Real>(
                 seconds: clock.as_secs_f64(),
                 traffic: network.traffic(),
                 oracle: counted.calls(),
-                memory: state.memory().into_iter().map(|r| Cow::Borrowed(r.data())).collect(),
+                memory: state.memory().into_iter().map(|r| r.numbers()).collect(),
             });
         }
         if stop {
@@ -268,6 +268,7 @@ pub fn run<T: Real>(
             state.step(k, &counted, network);
             k += 1;
         }
+        network.wait();
         clock += from.elapsed();
     };
     watch.finished(&state.views());
@@ -275,10 +276,10 @@ pub fn run<T: Real>(
 }
 
 fn restore<T: Real>(state: &mut dyn State<T>, from: &Checkpoint<'_, T>) -> Result<(), String> {
+    let other = "the checkpoint belongs to another experiment: its vectors have other sizes";
     let mut memory = state.memory();
-    if memory.len() != from.memory.len() || memory.iter().zip(&from.memory).any(|(m, s)| m.data().len() != s.len()) {
-        return Err("the checkpoint belongs to another experiment: its vectors have other sizes".into());
+    if memory.len() != from.memory.len() {
+        return Err(other.into());
     }
-    memory.iter_mut().zip(&from.memory).for_each(|(m, s)| m.data_mut().copy_from_slice(s));
-    Ok(())
+    memory.iter_mut().zip(&from.memory).try_for_each(|(m, s)| m.restore(s)).map_err(|e| format!("{other}: {e}"))
 }

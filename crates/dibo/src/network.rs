@@ -5,7 +5,7 @@ use crate::rows::{Buffer, Disjoint, GROUP, Pair, Part, Real, Rows, Threads, Weig
 /// One variable's exchange in a round. With `pull`, the decision variable becomes `A·v − η∘t` where t is `push` **before** the
 /// round; `push` becomes `B·t − minus`.
 pub struct Lane<'a, T> {
-    /// What is pulled, and one step size per column.
+    /// What is pulled, and one step size per column (per variable where the rows lie on a device).
     pub pull: Option<(&'a mut Rows<T>, &'a [T])>,
     /// What is pushed.
     pub push: &'a mut Rows<T>,
@@ -51,8 +51,12 @@ pub trait Network<T: Real> {
     fn owned(&self) -> &[usize];
     /// The threads a run may use.
     fn threads(&self) -> &Threads;
+    /// Moves rows whose variables end at these columns to where the network wants them: host memory, unless it mixes on a device.
+    fn place(&self, _rows: &mut Rows<T>, _ends: &[usize]) {}
     /// Round `k`: every agent sends one message over each of its links in `G^k` and every lane is mixed in place.
     fn round(&mut self, k: usize, lanes: &mut [Lane<'_, T>]);
+    /// Waits until what was begun is done, for the clock; only a device has anything to wait for.
+    fn wait(&self) {}
     /// What has been sent.
     fn traffic(&self) -> Traffic;
     /// Number of the round to come, for methods with several rounds an iteration.
@@ -102,6 +106,27 @@ impl<T: Real> Simulator<T> {
         }
     }
 
+    /// A round in which lanes on a device are mixed by `far`.
+    pub fn round_with(&mut self, k: usize, lanes: &mut [Lane<'_, T>], mut far: impl FnMut(&Mixing<T>, &mut Lane<'_, T>)) {
+        let repeats = self.sequence.period() == Some(self.made.len());
+        let slot = if repeats { k % self.made.len() } else { 0 };
+        if self.made[slot].is_none() || !repeats {
+            self.sequence.fill(k, self.made[slot].get_or_insert_default());
+        }
+        let mixing = self.made[slot].as_ref().expect("filled above");
+        let links = mixing.graph.links() as u64;
+        self.traffic.rounds += 1;
+        self.traffic.messages += links;
+        for lane in lanes {
+            let pulled = lane.pull.as_ref().map_or(0, |(v, _)| v.width());
+            self.traffic.bytes += links * ((pulled + lane.push.width()) * size_of::<T>()) as u64;
+            match lane.push.remote() {
+                Some(_) => far(mixing, lane),
+                None => mix_lane(mixing, &self.threads, &mut self.scratch, lane),
+            }
+        }
+    }
+
     /// Its graphs and weights.
     pub fn sequence(&self) -> &Sequence {
         &self.sequence
@@ -122,20 +147,7 @@ impl<T: Real> Network<T> for Simulator<T> {
     }
 
     fn round(&mut self, k: usize, lanes: &mut [Lane<'_, T>]) {
-        let repeats = self.sequence.period() == Some(self.made.len());
-        let slot = if repeats { k % self.made.len() } else { 0 };
-        if self.made[slot].is_none() || !repeats {
-            self.sequence.fill(k, self.made[slot].get_or_insert_default());
-        }
-        let mixing = self.made[slot].as_ref().expect("filled above");
-        let links = mixing.graph.links() as u64;
-        self.traffic.rounds += 1;
-        self.traffic.messages += links;
-        for lane in lanes {
-            let pulled = lane.pull.as_ref().map_or(0, |(v, _)| v.width());
-            self.traffic.bytes += links * ((pulled + lane.push.width()) * size_of::<T>()) as u64;
-            mix_lane(mixing, &self.threads, &mut self.scratch, lane);
-        }
+        self.round_with(k, lanes, |_, _| unreachable!("the simulator's rows lie on the host"));
     }
 
     fn traffic(&self) -> Traffic {

@@ -101,6 +101,9 @@ fn every_built_in_experiment_runs() {
         if full.settings[0].series.settings.contains_key("problem.data") {
             // Tests have no downloaded data: the part of MNIST that comes with dibo stands in, with fewer samples where fixed numbers are asked for.
             short.push("problem.data=mnist-2500".into());
+            if full.settings[0].series.settings.get("problem.model").is_some_and(|m| m == "bert") {
+                short.push("problem.model=linear".into());
+            }
             if full.settings[0].series.settings.contains_key("problem.samples") {
                 short.push("problem.samples=0".into());
             }
@@ -115,7 +118,8 @@ fn every_built_in_experiment_runs() {
             assert!(check::explain(&e).unwrap().contains("smallest weights"), "{name}");
         }
         let out = folder.join(name);
-        let options = runner::Options { out: out.clone(), overrides: vec!["run.iterations=3".into()], threads: 2, quiet: true };
+        let options =
+            runner::Options { out: out.clone(), overrides: vec!["run.iterations=3".into()], threads: 2, engine: None, quiet: true };
         let (manifest, curves) = runner::run(&e, &options).unwrap();
         check::pictures(&e, &out).unwrap();
         let judged = claims::judge(&manifest, &curves);
