@@ -135,7 +135,7 @@ impl DiGraph {
 
     /// How many agents each one hears, itself included.
     pub(crate) fn in_degrees(&self) -> impl Iterator<Item = u32> + '_ {
-        self.start.array_windows().map(|[start, end]| end - start)
+        self.start.windows(2).map(|ends| ends[1] - ends[0])
     }
 
     /// How many agents each one sends to, itself included.
