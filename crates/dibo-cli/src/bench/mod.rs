@@ -106,7 +106,7 @@ mod tests {
             found,
             [(10, "numpy dense".to_string(), 26800.0), (10, "numba csr".to_string(), 404000.0), (1000, "numba csr".to_string(), 1360.0)]
         );
-        assert_eq!(cleaning::parse("torch 2.9 cpu n=10 hidden=256 batch=64: 53.90 ms/iter, 29.3 GFLOP/s\n"), Some(0.0539));
+        assert_eq!(cleaning::parse("torch 2.9 cpu n=10 hidden=256 batch=64: 50.00 ms/iter, 31.6 GFLOP/s\n"), Some(0.05));
         assert_eq!(cleaning::parse("nothing of the kind"), None);
         assert!(policy::parse("n=ten: a 1 it/s").is_empty());
     }
