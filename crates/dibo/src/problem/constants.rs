@@ -80,7 +80,11 @@ pub fn estimate<T: Real>(problem: &dyn Bilevel<T>) -> Constants {
     let n = problem.agents();
     let (upper, lower, start) = (problem.upper(), problem.lower(), problem.start());
     // A large model's gradients are dear, and its largest curvature stands out.
-    let (asked, rounds) = if lower > 50_000 { (1, 8) } else { (3, 30) };
+    let (asked, rounds) = match lower {
+        0..2_000 => (3, 30),
+        2_000..50_000 => (2, 8),
+        _ => (1, 6),
+    };
     let agents: Vec<usize> = (0..n.min(asked)).map(|a| a * n / n.min(asked)).collect();
     let mut c = Constants {
         mu: f64::INFINITY,
