@@ -211,7 +211,7 @@ fn reviews(folder: &Path) -> Result<[Vec<Review>; 2]> {
         let text = std::fs::read(&json).with_context(|| format!("cannot read {}", json.display()))?;
         let lines: Vec<Line> = serde_json::from_slice(&text).with_context(|| json.display().to_string())?;
         let count = lines.len();
-        ensure!(count > 0 && count % 4 == 0, "{}: {count} reviews; four equal parts are expected", json.display());
+        ensure!(count > 0 && count.is_multiple_of(4), "{}: {count} reviews; four equal parts are expected", json.display());
         ensure!(lines.iter().all(|l| l.s < 2), "{}: a label is neither 0 nor 1", json.display());
         // Four equal parts: test negative, train negative, test positive, train positive.
         let mut parts = [Vec::new(), Vec::new()];
