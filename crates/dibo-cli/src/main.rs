@@ -4,6 +4,11 @@ mod check;
 mod claims;
 mod data;
 mod experiment;
+#[cfg(feature = "net")]
+mod net;
+#[cfg(not(feature = "net"))]
+#[path = "no_net.rs"]
+mod net;
 mod pictures;
 mod report;
 mod results;
@@ -62,6 +67,16 @@ enum Command {
         #[arg(long)]
         data: Option<PathBuf>,
     },
+    /// Run some agents of an experiment in this process, with the others elsewhere on the network
+    Agent(net::AgentOptions),
+    /// Run all agents of an experiment as processes on this machine, connected like machines
+    Launch(net::LaunchOptions),
+    /// Make the report of a run from the folders of its processes
+    Gather(net::GatherOptions),
+    /// Make a test authority and certificates for the hosts of a network
+    Certificates(net::CertificateOptions),
+    /// Pass packets on between agents that cannot reach each other
+    Router(net::RouterOptions),
     /// Measure iterations a second, and the ratio to other programs if they are given
     Bench(bench::Options),
 }
@@ -148,6 +163,11 @@ fn act(command: Option<Command>) -> Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Agent(options)) => net::agent(options),
+        Some(Command::Launch(options)) => net::launch(options),
+        Some(Command::Gather(options)) => net::gather(options),
+        Some(Command::Certificates(options)) => net::certificates(options),
+        Some(Command::Router(options)) => net::router(options),
         Some(Command::Bench(options)) => {
             bench::run(&options)?;
             Ok(ExitCode::SUCCESS)
@@ -183,24 +203,14 @@ fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
         std::fs::remove_dir_all(out.join("runs")).with_context(|| format!("cannot clear {}", out.display()))?;
     }
     check::before(&mut experiment)?;
-    ctrlc::set_handler(|| {
-        if runner::STOP.swap(true, Relaxed) {
-            std::process::exit(130);
-        }
-        eprintln!("\nstopping: what is done is kept (Ctrl-C again to leave at once)");
-    })
-    .context("cannot watch for Ctrl-C")?;
+    watch_for_stop()?;
     println!("{}: {}", experiment.name, experiment.title);
     for warning in warnings(&experiment) {
         println!("  warning: {warning}");
     }
     let (manifest, curves) =
         runner::run(&experiment, &runner::Options { out: out.clone(), overrides: options.set, threads, quiet: options.quiet })?;
-    manifest.write(&out)?;
-    curves.write_csv(&out.join("curves.csv"))?;
-    curves.write_parquet(&out.join("curves.parquet"))?;
-    check::pictures(&experiment, &out)?;
-    finish(&out, &manifest, &curves)?;
+    keep(&experiment, &out, &manifest, &curves)?;
     if runner::STOP.load(Relaxed) {
         println!("stopped early; the same command goes on from here");
         return Ok(ExitCode::from(130));
@@ -208,9 +218,29 @@ fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The first Ctrl-C stops the runs with what they have, the second leaves.
+fn watch_for_stop() -> Result<()> {
+    ctrlc::set_handler(|| {
+        if runner::STOP.swap(true, Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("\nstopping: what is done is kept (Ctrl-C again to leave at once)");
+    })
+    .context("cannot watch for Ctrl-C")
+}
+
 /// Each warning once, with the series it belongs to.
 fn warnings(experiment: &Experiment) -> Vec<String> {
     experiment.settings.iter().flat_map(|s| s.series.warnings.iter().map(|w| format!("{}: {w}", s.series.label))).collect()
+}
+
+/// Writes the results and the report.
+fn keep(experiment: &Experiment, out: &Path, manifest: &Manifest, curves: &Curves) -> Result<()> {
+    manifest.write(out)?;
+    curves.write_csv(&out.join("curves.csv"))?;
+    curves.write_parquet(&out.join("curves.parquet"))?;
+    check::pictures(experiment, out)?;
+    finish(out, manifest, curves)
 }
 
 fn finish(out: &Path, manifest: &Manifest, curves: &Curves) -> Result<()> {

@@ -6,8 +6,9 @@ use crate::results::{CurveRow, Curves, Machine, Manifest, RunRecord, write_file}
 use anyhow::{Context, Result};
 use dibo::algorithm::Algorithm;
 use dibo::engine::{self, Checkpoint, Outcome, Record, Sample, Watch};
+use dibo::graph::Loss;
 use dibo::mixing::Sequence;
-use dibo::network::Simulator;
+use dibo::network::{Lossy, Network, Simulator};
 use dibo::problem::Bilevel;
 use dibo::rows::{Real, Threads, View};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -35,8 +36,7 @@ pub struct Options {
 /// Runs an experiment and gives its results; finished and half-finished runs found in the folder are not done again.
 pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curves)> {
     let (began, started) = (Instant::now(), SystemTime::now());
-    let jobs: Vec<(usize, u64)> =
-        (0..experiment.settings.len()).flat_map(|s| experiment.seeds.iter().map(move |seed| (s, *seed))).collect();
+    let jobs = jobs(experiment);
     let kept = options.out.join("runs");
     std::fs::create_dir_all(&kept).with_context(|| format!("cannot make the folder {}", kept.display()))?;
     let total: usize = jobs.iter().map(|(s, _)| experiment.settings[*s].run.iterations).sum();
@@ -75,8 +75,25 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
     if let Some(e) = error.into_inner().expect("all threads are done") {
         return Err(e);
     }
-    let records = records.into_iter().map(|r| r.into_inner().expect("all threads are done"));
-    let (runs, curves) = gather(experiment, &jobs, records);
+    let records = records.into_iter().map(|r| r.into_inner().expect("all threads are done")).collect();
+    Ok(results(experiment, options, &jobs, records, began, started))
+}
+
+/// Every setting with every seed, in order.
+pub fn jobs(experiment: &Experiment) -> Vec<(usize, u64)> {
+    (0..experiment.settings.len()).flat_map(|s| experiment.seeds.iter().map(move |seed| (s, *seed))).collect()
+}
+
+/// What a run leaves behind.
+pub fn results(
+    experiment: &Experiment,
+    options: &Options,
+    jobs: &[(usize, u64)],
+    records: Vec<Option<Record>>,
+    began: Instant,
+    started: SystemTime,
+) -> (Manifest, Curves) {
+    let (runs, curves) = gather(experiment, jobs, records.into_iter());
     let manifest = Manifest {
         version: env!("CARGO_PKG_VERSION").into(),
         name: experiment.name.clone(),
@@ -95,10 +112,11 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
         figures: experiment.figures.clone(),
         claims: experiment.claims.clone(),
     };
-    Ok((manifest, curves))
+    (manifest, curves)
 }
 
-fn progress(total: u64, quiet: bool) -> ProgressBar {
+/// A progress bar over so many iterations.
+pub fn progress(total: u64, quiet: bool) -> ProgressBar {
     let bar = ProgressBar::new(total);
     if quiet {
         bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -163,11 +181,11 @@ impl Job<'_> {
     ) -> Result<Record> {
         let half = self.kept.join(format!("{}-{}.checkpoint", self.s, self.seed));
         let resume = std::fs::read(&half).ok().and_then(|b| Checkpoint::<T>::from_bytes(&b).ok()).filter(|c| c.digest == self.digest);
-        let mut network = Simulator::new(graphs, threads.clone());
+        let mut network = network(graphs, self.setting.loss(self.seed), threads);
         let mut watch =
             Watcher { bar: self.bar, seen: 0, digest: self.digest, half: &half, last: Instant::now(), error: None, look, picture: None };
         watch.moved_to(resume.as_ref().map_or(0, |c| c.k));
-        let record = engine::run(algorithm, problem, &mut network, &problem.start(), &self.setting.run.plan(), resume, &mut watch)
+        let record = engine::run(algorithm, problem, &mut *network, &problem.start(), &self.setting.run.plan(), resume, &mut watch)
             .map_err(|e| anyhow::anyhow!("{}: {e}; remove {} to start anew", self.setting.series.label, half.display()))?;
         if let Some(e) = watch.error.take() {
             return Err(e);
@@ -184,8 +202,16 @@ impl Job<'_> {
     }
 }
 
+/// The simulator, with links that lose messages where the experiment says so.
+pub fn network<T: Real>(graphs: Sequence, loss: Option<(Loss, bool)>, threads: &Threads) -> Box<dyn Network<T>> {
+    match loss {
+        Some((loss, sums)) => Box::new(Lossy::new(graphs, loss, sums, threads.clone())),
+        None => Box::new(Simulator::new(graphs, threads.clone())),
+    }
+}
+
 /// A checkpoint belongs to one text, version, setting and seed.
-fn digest(experiment: &Experiment, setting: &Setting, seed: u64) -> [u8; 32] {
+pub fn digest(experiment: &Experiment, setting: &Setting, seed: u64) -> [u8; 32] {
     let mut hash = blake3::Hasher::new();
     hash.update(env!("CARGO_PKG_VERSION").as_bytes());
     for (key, value) in &setting.series.settings {

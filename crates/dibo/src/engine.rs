@@ -97,10 +97,12 @@ pub struct Checkpoint<T> {
     pub oracle: Oracle,
     /// The state's memory.
     pub memory: Vec<Vec<T>>,
+    /// The network's memory.
+    pub network: Vec<u8>,
 }
 
 /// Identifies a checkpoint file and its layout.
-const MAGIC: &[u8; 8] = b"dibo-ck2";
+const MAGIC: &[u8; 8] = b"dibo-ck3";
 
 /// FNV-1a: no single changed byte goes unseen, and it is the same on every machine.
 fn checksum(bytes: &[u8]) -> [u8; 8] {
@@ -131,6 +133,10 @@ pub trait Watch<T: Real> {
     fn go_on(&mut self, _k: usize) -> bool {
         true
     }
+    /// The metrics of a state: where a process owns some agents only, whoever watches must fetch the others' rows first.
+    fn values(&mut self, _k: usize, problem: &dyn Bilevel<T>, views: &[View<'_, T>]) -> Result<Vec<(String, f64)>, String> {
+        Ok(evaluate(problem, views).into_iter().map(|(name, v)| (name.to_string(), v)).collect())
+    }
     /// Called after each evaluation.
     fn sample(&mut self, _sample: &Sample) {}
     /// Called now and then; make a checkpoint if it is time to.
@@ -159,12 +165,16 @@ pub fn run<T: Real>(
     let before = network.traffic();
     let counted = Counted::new(problem, resume.as_ref().map_or_else(Oracle::default, |c| c.oracle));
     let mut state = algorithm.start(&counted, network, start);
+    if let Some(why) = network.trouble() {
+        return Err(why);
+    }
     let (mut k, mut clock, mut samples) = (0, Duration::ZERO, Vec::new());
     let counted = match resume {
         None => counted,
         Some(c) => {
             restore(&mut *state, &c)?;
             network.set_traffic(c.traffic);
+            network.restore(&c.network)?;
             let seconds = Duration::try_from_secs_f64(c.seconds).map_err(|e| format!("damaged checkpoint: {} seconds: {e}", c.seconds))?;
             (k, clock, samples) = (c.k, seconds, c.samples);
             Counted::new(problem, c.oracle)
@@ -175,7 +185,7 @@ pub fn run<T: Real>(
     let every = plan.every.max(1);
     let outcome = loop {
         if samples.last().is_none_or(|s: &Sample| s.k < k) {
-            let values = evaluate(problem, &mut *state).into_iter().map(|(name, v)| (name.to_string(), v)).collect();
+            let values = watch.values(k, problem, &state.views())?;
             let sample = Sample { k, seconds: clock.as_secs_f64(), traffic: network.traffic(), oracle: counted.calls(), values };
             watch.sample(&sample);
             samples.push(sample);
@@ -201,6 +211,7 @@ pub fn run<T: Real>(
                 traffic: network.traffic(),
                 oracle: counted.calls(),
                 memory: state.memory().iter().map(|r| r.data().to_vec()).collect(),
+                network: network.memory(),
             });
         }
         if stop {
@@ -211,6 +222,9 @@ pub fn run<T: Real>(
         while k < until {
             state.step(k, &counted, network);
             k += 1;
+            if let Some(why) = network.trouble() {
+                return Err(why);
+            }
         }
         clock += from.elapsed();
     };

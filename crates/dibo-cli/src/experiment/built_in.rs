@@ -13,6 +13,7 @@
     ("rl-n1000", include_str!("../../../../experiments/rl-n1000.toml")),
     ("rate", include_str!("../../../../experiments/rate.toml")),
     ("topology", include_str!("../../../../experiments/topology.toml")),
+    ("lossy", include_str!("../../../../experiments/lossy.toml")),
     ("tuning", include_str!("../../../../experiments/tuning.toml")),
     ("fmcr", include_str!("../../../../experiments/fmcr.toml")),
     ("fmheter", include_str!("../../../../experiments/fmheter.toml")),
