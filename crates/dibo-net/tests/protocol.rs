@@ -185,7 +185,8 @@ fn run(case: &Case, owners: &[Vec<usize>], weather: &Weather) -> Result<(End, Ve
 }
 
 fn process(case: &Case, owned: &[usize], line: Line, hub: &Hub, weather: &Weather) -> Result<(End, Record, Counts), String> {
-    let (me, agents, disk) = (owned[0] as u32, case.sequence.agents(), Arc::new(Mutex::new(None)));
+    let (me, agents) = (owned[0] as u32, case.sequence.agents());
+    let disk: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
     let (mut line, mut kept): (_, Option<(End, Record)>) = (Some(line), None);
     for life in 0.. {
         let mut r = stream(weather.faults.seed, Purpose::Start, me.into(), life);
