@@ -1,5 +1,5 @@
 //! A network whose agents live in several processes: the same rounds as the simulator's, to the bit.
-use crate::node::Node;
+use crate::node::{Message, Node};
 use crate::packet::{EVERYBODY, Kind, Name};
 use bytes::Bytes;
 use dibo::engine::Checkpoint;
@@ -64,7 +64,7 @@ impl<T: Real> Agents<T> {
     }
 
     /// The same arithmetic as the simulator's on the rows of those who send to the owned agents.
-    fn mix(&mut self, lanes: &mut [Lane<'_, T>], messages: &BTreeMap<u32, &[u8]>) -> Result<(), String> {
+    fn mix(&mut self, lanes: &mut [Lane<'_, T>], messages: &BTreeMap<u32, Message<'_>>) -> Result<(), String> {
         let Self { mixing, owned, threads, old: [old_v, old_t], .. } = self;
         // Rows of the source: the owned agents first, as the kernels want it, then the others.
         let mut place: BTreeMap<u32, usize> = owned.iter().enumerate().map(|(row, agent)| (*agent as u32, row)).collect();
@@ -99,11 +99,10 @@ impl<T: Real> Agents<T> {
             }
             for (sender, message) in messages {
                 let row = place[sender] * stride;
-                let (v, t) = message[at..at + step].split_at(pulled * size_of::<T>());
                 if pulled > 0 {
-                    T::from_bytes(v, &mut old_v[row..row + pulled]);
+                    message.read(at, &mut old_v[row..row + pulled]);
                 }
-                T::from_bytes(t, &mut old_t[row..row + width]);
+                message.read(at + pulled * size_of::<T>(), &mut old_t[row..row + width]);
             }
             at += step;
             let minus = lane.minus.map_or(&[] as &[T], |d| d.data());
@@ -169,7 +168,7 @@ impl<T: Real> Agents<T> {
         node.wait(&names, None)?;
         let mut messages = BTreeMap::new();
         for name in &names {
-            let message = node.message(name).unwrap_or_default();
+            let Some(message) = node.message(name) else { continue };
             if message.len() != length {
                 let why = format!("agent {}'s message of round {round} has {} bytes instead of {length}", name.sender, message.len());
                 return Err(node.give_up(why));
@@ -221,7 +220,7 @@ impl<T: Real> Agents<T> {
                 return Err(node.give_up(why));
             }
             let mut numbers = vec![T::ZERO; length];
-            T::from_bytes(message, &mut numbers);
+            message.read(0, &mut numbers);
             local.insert((name.sender as usize, name.receiver as usize), numbers);
         }
         ends.receive(mixing, owned, lanes, |sender, receiver| local.get(&(sender, receiver)).map(Vec::as_slice));

@@ -52,7 +52,8 @@ pub fn values<T: Real>(
                 mine.iter().enumerate().for_each(|(row, agent)| rows[*agent] = view.row(row).to_vec());
             }
             for ((process, owned), name) in others.iter().zip(&names) {
-                let mut body = node.message(name).unwrap_or_default();
+                let whole = node.message(name).map_or_else(Vec::new, |m| m.to_vec());
+                let mut body = whole.as_slice();
                 for (view, rows) in views.iter().zip(&mut rows) {
                     for agent in owned {
                         let Some(row) = take_row(&mut body).filter(|r| is_private(view) || r.len() == view.row(0).len()) else {

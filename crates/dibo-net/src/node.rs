@@ -4,6 +4,7 @@
 use crate::packet::{self, EVERYBODY, Kind, Name, Packet, Refusal, Run};
 use crate::transport::{To, Transport};
 use bytes::Bytes;
+use dibo::rows::Real;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -101,9 +102,40 @@ struct Hello {
 }
 
 struct Incoming {
-    data: Vec<u8>,
+    /// Its parts as they came: they are not copied together.
+    parts: Vec<Bytes>,
+    total: usize,
     /// Parts that have not come.
     missing: BTreeSet<u32>,
+}
+
+/// A message that has come as a whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a>(&'a [Bytes]);
+
+impl Message<'_> {
+    /// Its length in bytes.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+
+    /// Its bytes in one piece.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.0.concat()
+    }
+
+    /// Reads numbers that begin at byte `at`. All numbers of a message have one size, so none lies on the border of two parts.
+    pub fn read<T: Real>(&self, at: usize, mut numbers: &mut [T]) {
+        let mut at = at;
+        while !numbers.is_empty() {
+            let piece = &self.0[at / packet::PART][at % packet::PART..];
+            let count = (piece.len() / size_of::<T>()).min(numbers.len());
+            let now = numbers.split_off_mut(..count).expect("not more than there are");
+            T::from_bytes(&piece[..count * size_of::<T>()], now);
+            at += count * size_of::<T>();
+        }
+    }
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -261,7 +293,7 @@ impl Node {
         inbox.retain(|name, message| {
             let stays = name.round >= round || name.kind != Kind::Round;
             if !stays {
-                *inbox_bytes -= message.data.len();
+                *inbox_bytes -= message.total;
             }
             stays
         });
@@ -297,8 +329,8 @@ impl Node {
     }
 
     /// The message of this name, once it has come as a whole.
-    pub fn message(&self, name: &Name) -> Option<&[u8]> {
-        self.inbox.get(name).filter(|m| m.missing.is_empty()).map(|m| m.data.as_slice())
+    pub fn message(&self, name: &Name) -> Option<Message<'_>> {
+        self.inbox.get(name).filter(|m| m.missing.is_empty()).map(|m| Message(&m.parts))
     }
 
     /// The metrics of an evaluation, once known.
@@ -320,7 +352,7 @@ impl Node {
         let old: Vec<Name> = self.kept.keys().filter(|n| views(n)).copied().collect();
         old.iter().filter_map(|n| self.kept.remove(n)).for_each(|gone| self.kept_bytes -= gone.body.len());
         let old: Vec<Name> = self.inbox.keys().filter(|n| views(n)).copied().collect();
-        old.iter().filter_map(|n| self.inbox.remove(n)).for_each(|gone| self.inbox_bytes -= gone.data.len());
+        old.iter().filter_map(|n| self.inbox.remove(n)).for_each(|gone| self.inbox_bytes -= gone.total);
     }
 
     fn has(&self, name: &Name) -> bool {
@@ -494,12 +526,12 @@ impl Node {
                 }
                 Ok(())
             }
-            Kind::Round | Kind::Views => self.store(&packet),
+            Kind::Round | Kind::Views => self.store(&packet, bytes.slice_ref(packet.body)),
             _ => Err(Refusal::Malformed),
         }
     }
 
-    fn store(&mut self, packet: &Packet<'_>) -> Result<(), Refusal> {
+    fn store(&mut self, packet: &Packet<'_>, body: Bytes) -> Result<(), Refusal> {
         let name = packet.name;
         if name.receiver != EVERYBODY && self.owner.get(name.receiver as usize) != Some(&Some(self.me())) {
             return Err(Refusal::UnknownAgent);
@@ -516,20 +548,20 @@ impl Node {
             if name.round > self.round + AHEAD || (self.inbox_bytes + packet.total > self.settings.room && name.round > self.round) {
                 return Err(Refusal::TooEarly);
             }
-            let missing: BTreeSet<u32> = (0..packet::parts(packet.total)).collect();
+            let count = packet::parts(packet.total);
             self.inbox_bytes += packet.total;
-            self.inbox.insert(name, Incoming { data: vec![0; packet.total], missing });
+            let parts = vec![Bytes::new(); count as usize];
+            self.inbox.insert(name, Incoming { parts, total: packet.total, missing: (0..count).collect() });
         }
         let message = self.inbox.get_mut(&name).expect("inserted above");
-        if message.data.len() != packet.total {
+        if message.total != packet.total {
             return Err(Refusal::Nonsense);
         }
         if !message.missing.remove(&packet.part) {
             self.counts.duplicates += 1;
             return Ok(());
         }
-        let begin = packet.part as usize * packet::PART;
-        message.data[begin..begin + packet.body.len()].copy_from_slice(packet.body);
+        message.parts[packet.part as usize] = body;
         Ok(())
     }
 

@@ -379,6 +379,35 @@ fn two_owners_of_one_agent_are_refused() {
     assert!(a.unwrap_err().starts_with("agent 2 is owned by two processes") && b.is_err());
 }
 
+/// A message of several parts: those that are lost are asked for alone, and numbers are read across parts.
+#[test]
+fn lost_parts_are_asked_for_again() {
+    use dibo_net::packet::{EVERYBODY, Kind, Name, PART};
+    let hub = Hub::default();
+    let numbers: Vec<f64> = (0..(3 * PART + 4096) / 8).map(|i| i as f64).collect();
+    let lines = [hub.line(0), hub.line(1)];
+    std::thread::scope(|scope| {
+        for (p, line) in lines.into_iter().enumerate() {
+            let numbers = &numbers;
+            scope.spawn(move || {
+                let line = Faulty::new(line, Faults { drop: 0.4, seed: 8, ..Faults::default() }, p as u32);
+                let mut node = Node::new(Box::new(line), Settings::new(2, vec![p], [0; 32], 0, 0), Arc::default(), |_| {});
+                node.meet().unwrap();
+                let name = |sender: usize| Name { round: 0, kind: Kind::Round, sender: sender as u32, receiver: EVERYBODY };
+                let mut body = Vec::new();
+                <f64 as dibo::rows::Real>::to_bytes(numbers, &mut body);
+                node.post(name(p), Bytes::from(body), &[1 - p as u32], true);
+                node.wait(&[name(1 - p)], None).unwrap();
+                let message = node.message(&name(1 - p)).unwrap();
+                let (at, mut got) = (PART / 8 - 3, vec![0.0; PART / 8 + 10]);
+                message.read(8 * at, &mut got);
+                assert!(message.len() == 8 * numbers.len() && got == numbers[at..at + got.len()]);
+                node.finish();
+            });
+        }
+    });
+}
+
 /// Random packets, also with right checksums, at a node that waits: nothing is trusted that is not understood.
 #[test]
 fn fuzz_strangers_at_a_node() {

@@ -111,7 +111,7 @@ fn large_messages_arrive_whole_directly_and_through_a_router() {
                     let name = |sender| Name { round: 0, kind: Kind::Round, sender, receiver: EVERYBODY };
                     node.post(name(p), message(p), &[1 - p], true);
                     node.wait(&[name(1 - p)], None).unwrap();
-                    assert!(node.message(&name(1 - p)).unwrap() == message(1 - p));
+                    assert!(node.message(&name(1 - p)).unwrap().to_vec() == message(1 - p));
                     node.finish();
                 });
             }
