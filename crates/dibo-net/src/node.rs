@@ -138,7 +138,7 @@ impl Message<'_> {
     }
 }
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone)]
 struct Kept {
     body: Bytes,
     /// Processes that may ask for it.
@@ -148,8 +148,9 @@ struct Kept {
 /// What a checkpoint remembers of a node.
 #[derive(Serialize, Deserialize)]
 struct Memory {
-    kept: Vec<(Name, Kept)>,
-    values: BTreeMap<u64, Bytes>,
+    /// Messages that others may ask for, and who.
+    kept: Vec<(Name, Vec<u8>, Vec<u32>)>,
+    values: Vec<(u64, Vec<u8>)>,
 }
 
 /// One process's end of the protocol.
@@ -727,16 +728,18 @@ impl Node {
 
     /// For a checkpoint: what others may still ask for, and the metrics so far.
     pub fn memory(&self) -> Vec<u8> {
-        let kept = self.kept.iter().filter(|(n, _)| n.kind == Kind::Round).map(|(n, k)| (*n, k.clone())).collect();
-        postcard::to_stdvec(&Memory { kept, values: self.values.clone() }).expect("numbers can be written")
+        let rounds = self.kept.iter().filter(|(n, _)| n.kind == Kind::Round);
+        let kept = rounds.map(|(n, k)| (*n, k.body.to_vec(), k.to.clone())).collect();
+        let values = self.values.iter().map(|(k, v)| (*k, v.to_vec())).collect();
+        postcard::to_stdvec(&Memory { kept, values }).expect("numbers can be written")
     }
 
     /// Takes up what [`memory`](Self::memory) gave, at the beginning of this round.
     pub fn restore(&mut self, memory: &[u8], round: u64) -> Result<(), String> {
         let Memory { kept, values } = postcard::from_bytes(memory).map_err(|e| format!("damaged checkpoint: {e}"))?;
-        self.kept_bytes = kept.iter().map(|(_, k)| k.body.len()).sum();
-        self.kept = kept.into_iter().collect();
-        self.values = values;
+        self.kept_bytes = kept.iter().map(|(_, body, _)| body.len()).sum();
+        self.kept = kept.into_iter().map(|(name, body, to)| (name, Kept { body: Bytes::from(body), to })).collect();
+        self.values = values.into_iter().map(|(k, v)| (k, Bytes::from(v))).collect();
         (self.round, self.safe) = (round, round);
         Ok(())
     }

@@ -177,8 +177,9 @@ impl Visit for Run<'_> {
         if let Some(checkpoint) = &resume {
             network.take_up(checkpoint).map_err(|e| anyhow::anyhow!("{e}; remove {} to start anew", files.checkpoint.display()))?;
         }
-        let mut finished = read_kept::<engine::Record>(&files.done, &digest).is_some();
-        if !(finished && !lock(&node).rejoin()) {
+        let finished = read_kept::<engine::Record>(&files.done, &digest).is_some();
+        // A process that was killed after it had finished: only if somebody still needs it does it run again.
+        if !finished || lock(&node).rejoin() {
             let mut watch = Watcher {
                 process,
                 node: node.clone(),
@@ -204,13 +205,10 @@ impl Visit for Run<'_> {
             };
             write_kept(&files.rows, &digest, &watch.rows)?;
             write_kept(&files.done, &digest, &record)?;
-            finished = true;
             lock(&node).finish();
         }
-        if finished {
-            write_kept(&files.left, &digest, lock(&node).counts())?;
-            let _ = std::fs::remove_file(&files.checkpoint);
-        }
+        write_kept(&files.left, &digest, lock(&node).counts())?;
+        let _ = std::fs::remove_file(&files.checkpoint);
         Ok(!STOP.load(Relaxed))
     }
 }

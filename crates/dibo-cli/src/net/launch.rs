@@ -93,6 +93,8 @@ pub fn launch(options: LaunchOptions) -> Result<ExitCode> {
         "--processes is {}; it must be between 1 and {n}, the number of agents",
         options.processes
     );
+    let every = options.kill_every;
+    ensure!(every > 0.0 && every < 1e6, "--kill-every is {every}; it must be a number of seconds above 0");
     let out = options.common.out(&experiment);
     let root = out.join("agents");
     if root.is_dir() {
