@@ -8,6 +8,11 @@ mod device;
 mod download;
 mod experiment;
 mod memory;
+#[cfg(feature = "net")]
+mod net;
+#[cfg(not(feature = "net"))]
+#[path = "no_net.rs"]
+mod net;
 mod pictures;
 mod report;
 mod results;
@@ -74,6 +79,16 @@ enum Command {
         #[arg(long)]
         data: Option<PathBuf>,
     },
+    /// Run some agents of an experiment in this process, with the others elsewhere on the network
+    Agent(net::AgentOptions),
+    /// Run all agents of an experiment as processes on this machine, connected like machines
+    Launch(net::LaunchOptions),
+    /// Make the report of a run from the folders of its processes
+    Gather(net::GatherOptions),
+    /// Make a test authority and certificates for the hosts of a network
+    Certificates(net::CertificateOptions),
+    /// Pass packets on between agents that cannot reach each other
+    Router(net::RouterOptions),
     /// Measure iterations a second, and the ratio to other programs if they are given
     Bench(bench::Options),
 }
@@ -197,6 +212,11 @@ fn act(command: Option<Command>) -> Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Agent(options)) => net::agent(options),
+        Some(Command::Launch(options)) => net::launch(options),
+        Some(Command::Gather(options)) => net::gather(options),
+        Some(Command::Certificates(options)) => net::certificates(options),
+        Some(Command::Router(options)) => net::router(options),
         Some(Command::Bench(options)) => {
             bench::run(&options)?;
             Ok(ExitCode::SUCCESS)
@@ -247,11 +267,7 @@ fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
     }
     let (manifest, curves) =
         runner::run(&experiment, &runner::Options { out: out.clone(), overrides: options.set, threads, engine, quiet: options.quiet })?;
-    manifest.write(&out)?;
-    curves.write_csv(&out.join("curves.csv"))?;
-    curves.write_parquet(&out.join("curves.parquet"))?;
-    check::pictures(&experiment, &out)?;
-    finish(&out, &manifest, &curves)?;
+    keep(&experiment, &out, &manifest, &curves)?;
     for run in manifest.runs.iter().filter(|r| r.outcome == "broken") {
         println!(
             "{}, seed {}: stopped, {}",
@@ -288,6 +304,15 @@ fn watched_figures() -> Vec<results::Figure> {
 /// Each warning once, with the series it belongs to.
 fn warnings(experiment: &Experiment) -> Vec<String> {
     experiment.settings.iter().flat_map(|s| s.series.warnings.iter().map(|w| format!("{}: {w}", s.series.label))).collect()
+}
+
+/// Writes the results and the report.
+fn keep(experiment: &Experiment, out: &Path, manifest: &Manifest, curves: &Curves) -> Result<()> {
+    manifest.write(out)?;
+    curves.write_csv(&out.join("curves.csv"))?;
+    curves.write_parquet(&out.join("curves.parquet"))?;
+    check::pictures(experiment, out)?;
+    finish(out, manifest, curves)
 }
 
 fn finish(out: &Path, manifest: &Manifest, curves: &Curves) -> Result<()> {

@@ -7,8 +7,9 @@ use crate::{memory, pictures};
 use anyhow::{Context, Result};
 use dibo::algorithm::Algorithm;
 use dibo::engine::{self, Checkpoint, Outcome, Record, Sample, Watch};
+use dibo::graph::Loss;
 use dibo::mixing::Sequence;
-use dibo::network::{Network, Simulator};
+use dibo::network::{Lossy, Network, Simulator};
 use dibo::problem::{Bilevel, estimate};
 use dibo::rows::{Real, Threads, View};
 use dibo::theory;
@@ -51,8 +52,7 @@ pub struct Options {
 /// Runs an experiment and gives its results; finished and half-finished runs found in the folder are not done again.
 pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curves)> {
     let (began, started) = (Instant::now(), SystemTime::now());
-    let jobs: Vec<(usize, u64)> =
-        (0..experiment.settings.len()).flat_map(|s| experiment.seeds.iter().map(move |seed| (s, *seed))).collect();
+    let jobs = jobs(experiment);
     let kept = options.out.join("runs");
     std::fs::create_dir_all(&kept).with_context(|| format!("cannot make the folder {}", kept.display()))?;
     let total: usize = jobs.iter().map(|(s, _)| experiment.settings[*s].run.iterations).sum();
@@ -92,8 +92,25 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
     if let Some(e) = error.into_inner().expect("all threads are done") {
         return Err(e);
     }
-    let records = records.into_iter().map(|r| r.into_inner().expect("all threads are done"));
-    let (runs, curves) = gather(experiment, &jobs, records);
+    let records = records.into_iter().map(|r| r.into_inner().expect("all threads are done")).collect();
+    Ok(results(experiment, options, &jobs, records, began, started))
+}
+
+/// Every setting with every seed, in order.
+pub fn jobs(experiment: &Experiment) -> Vec<(usize, u64)> {
+    (0..experiment.settings.len()).flat_map(|s| experiment.seeds.iter().map(move |seed| (s, *seed))).collect()
+}
+
+/// What a run leaves behind.
+pub fn results(
+    experiment: &Experiment,
+    options: &Options,
+    jobs: &[(usize, u64)],
+    records: Vec<Option<Kept>>,
+    began: Instant,
+    started: SystemTime,
+) -> (Manifest, Curves) {
+    let (runs, curves) = gather(experiment, jobs, records.into_iter());
     let manifest = Manifest {
         version: env!("CARGO_PKG_VERSION").into(),
         name: experiment.name.clone(),
@@ -112,7 +129,7 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
         figures: experiment.figures.clone(),
         claims: experiment.claims.clone(),
     };
-    Ok((manifest, curves))
+    (manifest, curves)
 }
 
 /// A bar over `total` iterations.
@@ -128,7 +145,7 @@ pub fn progress(total: u64, quiet: bool) -> ProgressBar {
 }
 
 /// A run's record and what is known of its memory.
-type Kept = (Record, Memory);
+pub type Kept = (Record, Memory);
 
 /// One setting with one seed, from where it was left.
 #[allow(clippy::too_many_arguments)]
@@ -158,23 +175,22 @@ fn one(
     if let Some(engine) = engine {
         return job.run_on(engine, problem, graphs, threads);
     }
+    let loss = setting.loss(seed);
     match &problem {
-        Problem::PolicyEvaluation(p) => job.run(&*setting.algorithm, &**p, &graphs, &mut simulator(&graphs, threads), 0, |_| None),
-        Problem::Quadratic(p) => job.run(&*setting.algorithm, &**p, &graphs, &mut simulator(&graphs, threads), 0, |_| None),
-        Problem::Robust(p) => job.run(&*setting.algorithm, &**p, &graphs, &mut simulator(&graphs, threads), 0, |_| None),
+        Problem::PolicyEvaluation(p) => {
+            job.run(&*setting.algorithm, &**p, &graphs, &mut *network(graphs.clone(), loss, threads), 0, |_| None)
+        }
+        Problem::Quadratic(p) => job.run(&*setting.algorithm, &**p, &graphs, &mut *network(graphs.clone(), loss, threads), 0, |_| None),
+        Problem::Robust(p) => job.run(&*setting.algorithm, &**p, &graphs, &mut *network(graphs.clone(), loss, threads), 0, |_| None),
         Problem::Learning64(p) => {
             let look = |views: &[View<'_, f64>]| pictures::lowest(p, views);
-            job.run(&*setting.algorithm, &**p, &graphs, &mut simulator(&graphs, threads), p.dealt().bytes(), look)
+            job.run(&*setting.algorithm, &**p, &graphs, &mut *network(graphs.clone(), loss, threads), p.dealt().bytes(), look)
         }
         Problem::Learning32(p) => {
             let look = |views: &[View<'_, f32>]| pictures::lowest(p, views);
-            job.run(&*setting.algorithm32, &**p, &graphs, &mut simulator(&graphs, threads), p.dealt().bytes(), look)
+            job.run(&*setting.algorithm32, &**p, &graphs, &mut *network(graphs.clone(), loss, threads), p.dealt().bytes(), look)
         }
     }
-}
-
-fn simulator<T: Real>(graphs: &Sequence, threads: &Threads) -> Simulator<T> {
-    Simulator::new(graphs.clone(), threads.clone())
 }
 
 struct Job<'a> {
@@ -276,8 +292,16 @@ impl Job<'_> {
     }
 }
 
+/// The simulator, with links that lose messages where the experiment says so.
+pub fn network<T: Real>(graphs: Sequence, loss: Option<(Loss, bool)>, threads: &Threads) -> Box<dyn Network<T>> {
+    match loss {
+        Some((loss, sums)) => Box::new(Lossy::new(graphs, loss, sums, threads.clone())),
+        None => Box::new(Simulator::new(graphs, threads.clone())),
+    }
+}
+
 /// A checkpoint belongs to one text, version, setting and seed.
-fn digest(experiment: &Experiment, setting: &Setting, seed: u64, engine: Option<&Engine>) -> [u8; 32] {
+pub fn digest(experiment: &Experiment, setting: &Setting, seed: u64, engine: Option<&Engine>) -> [u8; 32] {
     let mut hash = blake3::Hasher::new();
     hash.update(env!("CARGO_PKG_VERSION").as_bytes());
     for (key, value) in &setting.series.settings {

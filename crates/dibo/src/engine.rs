@@ -104,6 +104,8 @@ pub struct Checkpoint<'a, T: Clone> {
     pub oracle: Oracle,
     /// The state's memory.
     pub memory: Vec<Cow<'a, [T]>>,
+    /// The network's memory.
+    pub network: Vec<u8>,
 }
 
 /// Identifies a checkpoint file and its layout.
@@ -156,8 +158,8 @@ impl<T: Real> Checkpoint<'_, T> {
     /// The same with a copy of the state's memory, to keep beyond the run.
     pub fn into_owned(self) -> Checkpoint<'static, T> {
         let memory = self.memory.into_iter().map(|m| Cow::Owned(m.into_owned())).collect();
-        let Checkpoint { k, digest, samples, seconds, traffic, oracle, .. } = self;
-        Checkpoint { k, digest, samples, seconds, traffic, oracle, memory }
+        let Checkpoint { k, digest, samples, seconds, traffic, oracle, network, .. } = self;
+        Checkpoint { k, digest, samples, seconds, traffic, oracle, memory, network }
     }
 
     /// Reads what [`to_bytes`](Self::to_bytes) wrote; says what is wrong with anything else.
@@ -180,6 +182,10 @@ pub trait Watch<T: Real> {
     /// More metrics of a state at an evaluation, and the invariant that it breaks, if any: then the run stops.
     fn measure(&mut self, _k: usize, _views: &[View<'_, T>]) -> (Vec<(&'static str, f64)>, Option<String>) {
         (Vec::new(), None)
+    }
+    /// The metrics of a state: where a process owns some agents only, whoever watches must fetch the others' rows first.
+    fn values(&mut self, _k: usize, problem: &dyn Bilevel<T>, views: &[View<'_, T>]) -> Result<Vec<(String, f64)>, String> {
+        Ok(evaluate(problem, views).into_iter().map(|(name, v)| (name.to_string(), v)).collect())
     }
     /// Called after each evaluation.
     fn sample(&mut self, _sample: &Sample) {}
@@ -209,12 +215,16 @@ pub fn run<T: Real>(
     let before = network.traffic();
     let counted = Counted::new(problem, resume.as_ref().map_or_else(Oracle::default, |c| c.oracle));
     let mut state = algorithm.start(&counted, network, start);
+    if let Some(why) = network.trouble() {
+        return Err(why);
+    }
     let (mut k, mut clock, mut samples) = (0, Duration::ZERO, Vec::new());
     let counted = match resume {
         None => counted,
         Some(c) => {
             restore(&mut *state, &c)?;
             network.set_traffic(c.traffic);
+            network.restore(&c.network)?;
             let seconds = Duration::try_from_secs_f64(c.seconds).map_err(|e| format!("damaged checkpoint: {} seconds: {e}", c.seconds))?;
             (k, clock, samples) = (c.k, seconds, c.samples);
             Counted::new(problem, c.oracle)
@@ -228,7 +238,8 @@ pub fn run<T: Real>(
         if samples.last().is_none_or(|s: &Sample| s.k < k) {
             let (more, broken) = watch.measure(k, &state.views());
             reason = broken;
-            let values = evaluate(problem, &mut *state).into_iter().chain(more).map(|(name, v)| (name.to_string(), v)).collect();
+            let mut values = watch.values(k, problem, &state.views())?;
+            values.extend(more.into_iter().map(|(name, v)| (name.to_string(), v)));
             let sample = Sample { k, seconds: clock.as_secs_f64(), traffic: network.traffic(), oracle: counted.calls(), values };
             watch.sample(&sample);
             samples.push(sample);
@@ -257,6 +268,7 @@ pub fn run<T: Real>(
                 traffic: network.traffic(),
                 oracle: counted.calls(),
                 memory: state.memory().into_iter().map(|r| r.numbers()).collect(),
+                network: network.memory(),
             });
         }
         if stop {
@@ -267,6 +279,9 @@ pub fn run<T: Real>(
         while k < until {
             state.step(k, &counted, network);
             k += 1;
+            if let Some(why) = network.trouble() {
+                return Err(why);
+            }
         }
         network.wait();
         clock += from.elapsed();

@@ -13,10 +13,9 @@ pub type Values = Vec<(&'static str, f64)>;
 
 /// Everything that can be said of a state now: the problem's metrics at the agents' mean, the consensus error of each decision
 /// variable and the relative gap |Σt − Σd| / Σ‖d‖.
-pub fn evaluate<T: Real>(problem: &dyn Bilevel<T>, state: &mut dyn State<T>) -> Values {
-    let views = state.views();
+pub fn evaluate<T: Real>(problem: &dyn Bilevel<T>, views: &[View<'_, T>]) -> Values {
     let find = |name: &str| views.iter().find(|v| v.name == name);
-    let mut values = problem.state_metrics(&views);
+    let mut values = problem.state_metrics(views);
     for (name, label) in [("x", "consensus_x"), ("y", "consensus_y"), ("z", "consensus_z")] {
         // A private variable has no consensus to reach.
         if let Some((view, mean)) = find(name).filter(|v| v.columns.is_some()).and_then(|v| Some((v, v.mean()?))) {

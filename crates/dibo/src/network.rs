@@ -1,4 +1,7 @@
 //! The network: one verb, [`Network::round`], by which agents pull decision variables and push trackers; and the simulator.
+mod lossy;
+pub use lossy::{Ends, Lossy};
+
 use crate::mixing::{Mixing, Sequence};
 use crate::rows::{Buffer, Disjoint, GROUP, Pair, Part, Real, Rows, Threads, Weights, push_pull_rows, push_rows, save_rows};
 
@@ -65,6 +68,18 @@ pub trait Network<T: Real> {
     }
     /// Continues counting from here, after a resume.
     fn set_traffic(&mut self, traffic: Traffic);
+    /// What the network itself must remember to go on later with the same bits.
+    fn memory(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    /// Takes up what [`memory`](Self::memory) gave; says what is wrong with anything else.
+    fn restore(&mut self, memory: &[u8]) -> Result<(), String> {
+        if memory.is_empty() { Ok(()) } else { Err("the checkpoint belongs to a run over another kind of network".into()) }
+    }
+    /// Why the run cannot go on, if it cannot: the rows of the last round are then worth nothing.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }
 
 /// All agents in this process.

@@ -11,7 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Of rows only `Csr`, the shape in which the kernels want links: see `only_the_link_pattern_of_rows_in_graph`.
     ("graph", &["rng", "rows"]),
     ("mixing", &["graph", "rows"]),
-    ("network", &["rows", "mixing"]),
+    ("network", &["rows", "mixing", "graph"]),
     ("data", &["rng"]),
     ("problem", &["rows", "rng", "data"]),
     ("algorithm", &["rows", "network", "problem", "schedule"]),

@@ -50,6 +50,8 @@ fn entries() -> Vec<Entry> {
         entry("centralized-fab", fab(), 0, Rounds::Never),
         // Its weights lose mass over missing links: that it does not keep Σt is tested apart.
         entry("static-fab", fab(), 0, Rounds::One(|dx, dy| 2 * (dx + 2 * dy))),
+        // Without losses it is FAB; with them see lossy.rs.
+        entry("running-sum-fab", fab(), 3, Rounds::One(|dx, dy| 2 * (dx + 2 * dy))),
         entry("push-sum-fab", fab(), 3, Rounds::One(|dx, dy| 2 * (dx + 2 * dy) + 1)),
         entry("push-pull-soba", json!({"eta_x": 0.02, "eta_y": 0.05, "eta_v": 0.04}), 3, Rounds::One(|dx, dy| 2 * (dx + 2 * dy))),
         entry("push-pull", steps(json!({})), 1, Rounds::One(|dx, _| 2 * dx)),

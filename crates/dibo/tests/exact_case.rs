@@ -101,7 +101,7 @@ fn run(network: &mut dyn Network<f64>, eta: f64, iterations: usize) -> (Vec<Vec<
             state.step(k, &Springs, network);
         }
     }
-    let values = metrics::evaluate(&Springs, &mut *state);
+    let values = metrics::evaluate(&Springs, &state.views());
     (path, values.iter().find(|v| v.0 == "tracking_gap").expect("it is tracked").1)
 }
 

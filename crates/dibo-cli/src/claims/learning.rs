@@ -234,7 +234,7 @@ pub fn c12(run: &Run<'_>) -> Judged {
     };
     Ok((
         verdict,
-        format!("{text}; against {rest}"),
+        if rest.is_empty() { text } else { format!("{text}; against {rest}") },
         "separate means an area under the ROC curve of 0.9 or more, wrong samples being those with low weights".into(),
     ))
 }

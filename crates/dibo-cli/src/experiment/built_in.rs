@@ -17,6 +17,7 @@
     ("growing-penalty", include_str!("../../../../experiments/growing-penalty.toml")),
     ("growing-penalty-cleaning", include_str!("../../../../experiments/growing-penalty-cleaning.toml")),
     ("topology", include_str!("../../../../experiments/topology.toml")),
+    ("lossy", include_str!("../../../../experiments/lossy.toml")),
     ("tuning", include_str!("../../../../experiments/tuning.toml")),
     ("fmcr", include_str!("../../../../experiments/fmcr.toml")),
     ("fmheter", include_str!("../../../../experiments/fmheter.toml")),

@@ -11,7 +11,7 @@ use crate::report::words::symbol;
 use crate::results::{Figure, Series};
 use anyhow::{Context, Result, bail};
 use dibo::algorithm::{self, Algorithm, NAMES, Needs};
-use dibo::graph::check_connected;
+use dibo::graph::{Loss, check_connected};
 use dibo::mixing::Sequence;
 use dibo::problem::learning::{TauForm, TrainOn};
 use dibo::rows::Threads;
@@ -326,6 +326,11 @@ impl Setting {
     pub fn graphs(&self, agents: usize, seed: u64, folder: &Path) -> Result<Sequence> {
         let sequence = self.graph.build(agents, seed, folder).with_context(|| format!("{}: [graph]", self.place))?;
         Ok(if self.algorithm.frozen_weights() { sequence.frozen() } else { sequence })
+    }
+
+    /// Which messages are lost with one seed, and whether links carry running sums against it.
+    pub fn loss(&self, seed: u64) -> Option<(Loss, bool)> {
+        self.graph.loss(seed).ok().flatten().map(|loss| (loss, self.algorithm.running_sums()))
     }
 
     /// Refuses what cannot run: a problem without what the algorithm needs, a graph that breaks the assumptions.

@@ -4,7 +4,7 @@ use super::text::Section;
 use anyhow::{Context, Result};
 use dibo::algorithm::Needs;
 use dibo::engine::Plan;
-use dibo::graph::{self, GraphSequence, Redraw};
+use dibo::graph::{self, GraphSequence, Loss, Redraw};
 use dibo::mixing::{Rule, Sequence};
 use dibo::problem::learning::Learning;
 use dibo::problem::{Bilevel, Instance, NoiseOn, PolicyEvaluation, Quadratic, Robust};
@@ -241,6 +241,8 @@ pub struct GraphSpec {
     /// Go on although some graphs are not strongly connected.
     pub allow_disconnected: bool,
     file: String,
+    loss: f64,
+    burst: f64,
 }
 
 impl Default for GraphSpec {
@@ -255,6 +257,8 @@ impl Default for GraphSpec {
             window: 0,
             allow_disconnected: false,
             file: String::new(),
+            loss: 0.0,
+            burst: 0.0,
         }
     }
 }
@@ -287,7 +291,14 @@ impl GraphSpec {
         if !GRAPHS.split(", ").any(|k| k == spec.kind) {
             return Err(section.error("kind", format!("graph kind is '{}'; known are {GRAPHS}", spec.kind)));
         }
+        spec.loss(0).map_err(|e| section.value_error(e))?;
         Ok(spec)
+    }
+
+    /// Which messages are lost with one seed, if any are: `loss` is their share, `burst` the mean length of a run of losses (0: independent).
+    pub fn loss(&self, seed: u64) -> Result<Option<Loss>, String> {
+        let loss = Loss::new(self.loss, (self.burst != 0.0).then_some(self.burst), seed)?;
+        Ok((self.loss > 0.0).then_some(loss))
     }
 
     /// The window over which links together must connect all agents.

@@ -13,6 +13,7 @@ pub mod push_pull_soba;
 pub mod push_saga;
 pub mod push_sgd;
 pub mod push_sum_fab;
+pub mod running_sum_fab;
 pub mod static_fab;
 pub mod subgradient_push;
 mod tracking;
@@ -65,6 +66,10 @@ pub trait Algorithm<T: Real>: Send + Sync {
     }
     /// True if it keeps the weights of iteration 0 although links change.
     fn frozen_weights(&self) -> bool {
+        false
+    }
+    /// True if links that lose messages are to carry running sums of what is pushed.
+    fn running_sums(&self) -> bool {
         false
     }
     /// The steps (ηx, ηy, ηz) and λ at iteration k, of the methods that have them: what warnings before a run look at.
@@ -143,6 +148,7 @@ registry! {
     "fab", "FAB" => fab::Fab;
     "centralized-fab", "Centralized_FAB" => centralized_fab::CentralizedFab;
     "static-fab", "Static_FAB" => static_fab::StaticFab;
+    "running-sum-fab", "FAB with running sums" => running_sum_fab::RunningSumFab;
     "push-sum-fab", "PushSum_FAB" => push_sum_fab::PushSumFab;
     "push-pull-soba", "PushPull_SOBA" => push_pull_soba::PushPullSoba;
     "push-pull", "AB/Push-Pull" => descent::Single<ab::PushPull>;

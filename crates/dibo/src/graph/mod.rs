@@ -1,7 +1,9 @@
 //! Directed graphs and sequences of them. `G^k` is a pure function of (seed, k): nothing remembers where it was.
+mod loss;
 mod random;
 mod sequences;
 
+pub use loss::Loss;
 pub use random::Gaps;
 pub use sequences::{Cycle, ErdosRenyi, List, OnePeerExponential, Redraw, Static};
 

@@ -53,6 +53,10 @@ pub trait Real:
     /// Sixteen of them in AVX2's registers.
     #[cfg(target_arch = "x86_64")]
     type Avx2: kernels::Sixteen<Self>;
+    /// Adds the numbers to `bytes`, little-endian.
+    fn to_bytes(numbers: &[Self], bytes: &mut Vec<u8>);
+    /// Reads numbers that [`to_bytes`](Self::to_bytes) wrote; `bytes` must be as long as they are.
+    fn from_bytes(bytes: &[u8], numbers: &mut [Self]);
 }
 
 macro_rules! real {
@@ -69,6 +73,15 @@ macro_rules! real {
             }
             fn f64(self) -> f64 {
                 self as f64
+            }
+            fn to_bytes(numbers: &[$t], bytes: &mut Vec<u8>) {
+                let at = bytes.len();
+                bytes.resize(at + size_of_val(numbers), 0);
+                bytes[at..].as_chunks_mut().0.iter_mut().zip(numbers).for_each(|(b, x)| *b = x.to_le_bytes());
+            }
+            fn from_bytes(bytes: &[u8], numbers: &mut [$t]) {
+                assert_eq!(bytes.len(), size_of_val(numbers), "as many bytes as the numbers have");
+                numbers.iter_mut().zip(bytes.as_chunks().0).for_each(|(x, b)| *x = <$t>::from_le_bytes(*b));
             }
         }
     };

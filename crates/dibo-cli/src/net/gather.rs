@@ -1,0 +1,158 @@
+//! What the processes of a run left behind, as one report; and the comparison with the simulator.
+use super::agent::{Files, read_kept};
+use super::{Common, EndRows, Visit, end_rows, folder_of, visit};
+use crate::experiment::{Experiment, Setting};
+use crate::results::Memory;
+use crate::runner;
+use anyhow::{Context, Result, bail, ensure};
+use dibo::algorithm::Algorithm;
+use dibo::engine::{self, Record, Watch};
+use dibo::mixing::Sequence;
+use dibo::problem::Bilevel;
+use dibo::rows::{Real, Threads, View};
+use dibo_net::node::Counts;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime};
+
+/// What a user can choose about gathering.
+#[derive(clap::Args)]
+pub struct GatherOptions {
+    #[command(flatten)]
+    common: Common,
+    /// Run in the simulator too and compare every bit
+    #[arg(long)]
+    verify: bool,
+}
+
+/// Makes the report of a run whose processes' folders lie under OUT/agents.
+pub fn gather(options: GatherOptions) -> Result<ExitCode> {
+    let (began, started) = (Instant::now(), SystemTime::now());
+    let experiment = options.common.load()?;
+    let out = options.common.out(&experiment);
+    let root = out.join("agents");
+    let entries =
+        std::fs::read_dir(&root).with_context(|| format!("cannot read {}; copy the folders of all processes there", root.display()))?;
+    let mut processes: Vec<usize> = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
+    processes.sort_unstable();
+    ensure!(processes.first() == Some(&0), "{} holds no folder 0, of the process that computes the metrics", root.display());
+    let (s, seed) = runner::jobs(&experiment)[0];
+    let agents = experiment.settings[s].agents(seed, &experiment.folder)?;
+    let all = Gathered { experiment: &experiment, out: &out, processes, agents };
+    all.report(&options.common, began, started)?;
+    if options.verify {
+        all.verify()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The folders of all processes of a run.
+pub struct Gathered<'a> {
+    pub experiment: &'a Experiment,
+    pub out: &'a Path,
+    /// Lowest agents.
+    pub processes: Vec<usize>,
+    pub agents: usize,
+}
+
+impl Gathered<'_> {
+    fn kept<P: serde::de::DeserializeOwned>(&self, process: usize, s: usize, seed: u64, file: impl Fn(Files) -> PathBuf) -> Option<P> {
+        let files = Files::new(&folder_of(self.out, process), s, seed);
+        read_kept(&file(files), &runner::digest(self.experiment, &self.experiment.settings[s], seed, None))
+    }
+
+    /// The report of `dibo run`, with real seconds, and what went over the wire.
+    pub fn report(&self, common: &Common, began: Instant, started: SystemTime) -> Result<()> {
+        let jobs = runner::jobs(self.experiment);
+        let records: Vec<Option<Record>> = jobs.iter().map(|(s, seed)| self.kept(0, *s, *seed, |f| f.done)).collect();
+        ensure!(records.iter().any(Option::is_some), "no run of {} is done in {}", self.experiment.name, self.out.display());
+        let sum = |of: &dyn Fn(&engine::Sample) -> f64| records.iter().flatten().filter_map(|r| r.samples.last()).map(of).sum::<f64>();
+        let (bytes, messages) = (sum(&|s| s.traffic.bytes as f64), sum(&|s| s.traffic.messages as f64));
+        let (rounds, seconds) = (sum(&|s| s.traffic.rounds as f64), sum(&|s| s.seconds));
+        let settings =
+            runner::Options { out: self.out.to_path_buf(), overrides: common.set.clone(), threads: 1, engine: None, quiet: true };
+        let records = records.into_iter().map(|r| r.map(|record| (record, Memory::default()))).collect();
+        let (manifest, curves) = runner::results(self.experiment, &settings, &jobs, records, began, started);
+        crate::keep(self.experiment, self.out, &manifest, &curves)?;
+        let mut counts = Counts::default();
+        for (s, seed) in &jobs {
+            self.processes.iter().filter_map(|p| self.kept::<Counts>(*p, *s, *seed, |f| f.left)).for_each(|c| counts.add(&c));
+        }
+        let Counts { payload, messages: sent, overhead, again, asked, duplicates, refused } = &counts;
+        println!("\naccount: {bytes} bytes in {messages} messages over {rounds} rounds; {:.0} rounds a second", rounds / seconds.max(1e-9));
+        println!(
+            "wire:    {payload} bytes in {sent} messages, {overhead} bytes of overhead ({:.1} %)",
+            100.0 * *overhead as f64 / (*payload).max(1) as f64
+        );
+        println!("         {asked} messages asked for again, {again} bytes sent again, {duplicates} duplicates");
+        if self.processes.len() < self.agents {
+            println!("         (one message serves all agents of a process, and those of one process need none)");
+        }
+        refused.iter().for_each(|(why, count)| println!("         {count} packets refused: {why}"));
+        Ok(())
+    }
+
+    /// Compares rows and metrics of every process with the simulator's.
+    pub fn verify(&self) -> Result<()> {
+        for (s, seed) in runner::jobs(self.experiment) {
+            self.verify_job(s, seed)?;
+        }
+        println!("every bit of every row and metric is the simulator's");
+        Ok(())
+    }
+
+    fn verify_job(&self, s: usize, seed: u64) -> Result<()> {
+        let (setting, threads) = (&self.experiment.settings[s], Threads::new(1));
+        let graphs = setting.graphs(setting.agents(seed, &self.experiment.folder)?, seed, &self.experiment.folder)?;
+        let simulate = Simulate { setting, graphs, seed, threads: &threads };
+        let (record, mut expected) = visit(setting, seed, &self.experiment.folder, &threads, simulate)?;
+        let place = format!("{}, seed {seed}", setting.series.label);
+        let mut rows = EndRows::new();
+        for &p in &self.processes {
+            rows.extend(self.kept::<EndRows>(p, s, seed, |f| f.rows).with_context(|| format!("{place}: rows are missing"))?);
+            let theirs: Record = self.kept(p, s, seed, |f| f.done).with_context(|| format!("{place}: a record is missing"))?;
+            let said = |r: &Record| -> Vec<_> {
+                r.samples.iter().flat_map(|s| s.values.iter().map(|v| (s.k, s.traffic.bytes, v.0.clone(), v.1.to_bits()))).collect()
+            };
+            ensure!(
+                record.outcome == theirs.outcome && said(&record) == said(&theirs),
+                "{place}: process {p}'s metrics are not the simulator's"
+            );
+        }
+        rows.sort();
+        expected.sort();
+        ensure!(rows.len() == expected.len(), "{place}: {} rows instead of {}", rows.len(), expected.len());
+        if let Some((r, _)) = rows.iter().zip(&expected).find(|(r, e)| r != e) {
+            bail!("{place}: {} of agent {} has other bits than in the simulator", r.0, r.1);
+        }
+        Ok(())
+    }
+}
+
+struct Simulate<'a> {
+    setting: &'a Setting,
+    graphs: Sequence,
+    seed: u64,
+    threads: &'a Threads,
+}
+
+struct Last(EndRows);
+
+impl<T: Real> Watch<T> for Last {
+    fn finished(&mut self, views: &[View<'_, T>]) {
+        self.0 = end_rows(&(0..views.first().map_or(0, |v| v.rows.count())).collect::<Vec<_>>(), views);
+    }
+}
+
+impl Visit for Simulate<'_> {
+    type Out = (Record, EndRows);
+
+    fn visit<T: Real>(self, algorithm: &dyn Algorithm<T>, problem: &dyn Bilevel<T>) -> Result<Self::Out> {
+        let mut network = runner::network(self.graphs, self.setting.loss(self.seed), self.threads);
+        let mut last = Last(EndRows::new());
+        let plan = self.setting.run.plan();
+        let record =
+            engine::run(algorithm, problem, &mut *network, &problem.start(), &plan, None, &mut last).map_err(anyhow::Error::msg)?;
+        Ok((record, last.0))
+    }
+}

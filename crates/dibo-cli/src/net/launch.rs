@@ -1,0 +1,257 @@
+//! `dibo launch`: all agents of an experiment as processes on this machine, one progress bar, one report.
+use super::Common;
+use super::gather::Gathered;
+use crate::runner::{self, STOP};
+use anyhow::{Context, Result, ensure};
+use dibo::rng::{Purpose, stream};
+use rand::{Rng, RngExt};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What a user can choose about a launch.
+#[derive(clap::Args)]
+pub struct LaunchOptions {
+    #[command(flatten)]
+    common: Common,
+    /// How many processes share the agents, in order
+    #[arg(long, default_value_t = 2)]
+    processes: usize,
+    /// Plain TCP instead of TLS between the processes, which all live on this machine
+    #[arg(long)]
+    tcp: bool,
+    /// Run in the simulator afterwards and compare every bit
+    #[arg(long)]
+    verify: bool,
+    /// Kill so many processes on the way, at random, and start them again
+    #[arg(long, default_value_t = 0)]
+    kills: usize,
+    /// Mean seconds between kills
+    #[arg(long, default_value_t = 1.0)]
+    kill_every: f64,
+    /// Connect all processes through one router instead of directly
+    #[arg(long)]
+    router: bool,
+    /// Show no progress bar
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// One process of the launch.
+struct Running {
+    arguments: Vec<String>,
+    lowest: usize,
+    log: PathBuf,
+    child: Child,
+    ended: bool,
+}
+
+impl Running {
+    fn start(program: &Path, arguments: Vec<String>, lowest: usize, log: PathBuf, progress: &Arc<AtomicU64>) -> Result<Self> {
+        let file =
+            std::fs::OpenOptions::new().create(true).append(true).open(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let mut command = Command::new(program);
+        command.args(&arguments).stdin(Stdio::null()).stderr(file).stdout(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
+        if let Some(out) = child.stdout.take() {
+            let progress = progress.clone();
+            std::thread::spawn(move || {
+                for line in BufReader::new(out).lines().map_while(Result::ok) {
+                    if let Ok(k) = line.trim().parse::<u64>() {
+                        progress.store(k, Relaxed);
+                    }
+                }
+            });
+        }
+        Ok(Running { arguments, lowest, log, child, ended: false })
+    }
+
+    /// The last line that it wrote about itself.
+    fn last_words(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        text.lines().rev().find(|l| l.starts_with("dibo: ")).map_or_else(|| format!("see {}", self.log.display()), |l| l[6..].to_string())
+    }
+}
+
+/// Runs all agents of an experiment on this machine.
+pub fn launch(options: LaunchOptions) -> Result<ExitCode> {
+    let (began, started) = (Instant::now(), SystemTime::now());
+    let experiment = options.common.load()?;
+    let jobs = runner::jobs(&experiment);
+    let mut agents = jobs.iter().map(|(s, seed)| experiment.settings[*s].agents(*seed, &experiment.folder));
+    let n = agents.next().context("the experiment has no runs")??;
+    ensure!(
+        agents.all(|a| a.is_ok_and(|a| a == n)),
+        "the number of agents changes within the experiment; launch one number at a time with --set"
+    );
+    ensure!(
+        options.processes >= 1 && options.processes <= n,
+        "--processes is {}; it must be between 1 and {n}, the number of agents",
+        options.processes
+    );
+    let every = options.kill_every;
+    ensure!(every > 0.0 && every < 1e6, "--kill-every is {every}; it must be a number of seconds above 0");
+    let out = options.common.out(&experiment);
+    let root = out.join("agents");
+    if root.is_dir() {
+        std::fs::remove_dir_all(&root).with_context(|| format!("cannot clear {}", root.display()))?;
+    }
+    std::fs::create_dir_all(&root).with_context(|| format!("cannot make the folder {}", root.display()))?;
+    crate::watch_for_stop()?;
+    println!("{}: {}", experiment.name, experiment.title);
+    // The first of them get one more where the agents cannot be shared equally.
+    let groups: Vec<Vec<usize>> = shares(n, options.processes);
+    let total: usize = jobs.iter().map(|(s, _)| experiment.settings[*s].run.iterations).sum();
+    let bar = runner::progress(total as u64, options.quiet);
+    bar.set_message(format!("{n} agents in {} processes", options.processes));
+    let killed = Fate { options: &options, groups: &groups, out: &out }.run(&root, |k| bar.set_position(k))?;
+    bar.finish_and_clear();
+    if STOP.load(Relaxed) {
+        println!("stopped early");
+        return Ok(ExitCode::from(130));
+    }
+    if killed > 0 {
+        println!("{killed} processes were killed and started again (the wire counts what their last lives sent)");
+    }
+    let all = Gathered { experiment: &experiment, out: &out, processes: groups.iter().map(|g| g[0]).collect(), agents: n };
+    all.report(&options.common, began, started)?;
+    if options.verify {
+        all.verify()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shares(n: usize, processes: usize) -> Vec<Vec<usize>> {
+    let mut next = 0;
+    let size = |p: usize| n / processes + usize::from(p < n % processes);
+    (0..processes)
+        .map(|p| {
+            next += size(p);
+            (next - size(p)..next).collect()
+        })
+        .collect()
+}
+
+/// The processes of a launch and what becomes of them.
+struct Fate<'a> {
+    options: &'a LaunchOptions,
+    groups: &'a [Vec<usize>],
+    out: &'a Path,
+}
+
+impl Fate<'_> {
+    /// Starts all, waits for all; gives how many were killed.
+    fn run(&self, root: &Path, progress: impl Fn(u64)) -> Result<usize> {
+        let LaunchOptions { common, tcp, kills, kill_every, .. } = self.options;
+        let program = std::env::current_exe().context("cannot find the path of dibo")?;
+        let certificates = root.join("certificates");
+        if !tcp {
+            let from = SystemTime::now() - Duration::from_secs(3600);
+            dibo_net::certificates::make(&certificates, &["localhost".into()], from, 2).map_err(anyhow::Error::msg)?;
+        }
+        // Free ports: bound all at once so that they differ, and let go.
+        let bound: Vec<TcpListener> = (0..=self.groups.len())
+            .map(|_| TcpListener::bind("127.0.0.1:0"))
+            .collect::<Result<_, _>>()
+            .context("cannot find free ports")?;
+        let ports: Vec<u16> = bound.iter().filter_map(|l| Some(l.local_addr().ok()?.port())).collect();
+        drop(bound);
+        let endpoint = |p: usize| format!("{}/localhost:{}", if *tcp { "tcp" } else { "tls" }, ports[p]);
+        let security = |arguments: &mut Vec<String>| {
+            if !tcp {
+                arguments.extend(["--certificates".into(), certificates.display().to_string()]);
+            }
+        };
+        let done = Arc::new(AtomicU64::new(0));
+        let mut routers = Vec::new();
+        if self.options.router {
+            let mut arguments: Vec<String> = ["router".into(), "--listen".into(), endpoint(self.groups.len())].into();
+            security(&mut arguments);
+            routers.push(Running::start(&program, arguments, 0, root.join("router.log"), &Arc::default())?);
+        }
+        let mut running = Vec::new();
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        for (p, group) in self.groups.iter().enumerate() {
+            let list = |items: Vec<String>| items.join(",");
+            let mut arguments: Vec<String> =
+                vec!["agent".into(), common.experiment.clone(), "--own".into(), list(group.iter().map(|i| i.to_string()).collect())];
+            if self.options.router {
+                arguments.extend(["--client".into(), "--connect".into(), endpoint(self.groups.len())]);
+            } else {
+                arguments.extend(["--listen".into(), endpoint(p)]);
+                let others = list((0..self.groups.len()).filter(|o| *o != p).map(endpoint).collect());
+                arguments.extend(if others.is_empty() { vec![] } else { vec!["--connect".into(), others] });
+            }
+            security(&mut arguments);
+            arguments.extend(common.set.iter().flat_map(|set| ["--set".into(), set.clone()]));
+            arguments.extend(common.seeds.iter().flat_map(|n| ["--seeds".into(), n.to_string()]));
+            arguments.extend(common.data.iter().flat_map(|d| ["--data".into(), d.display().to_string()]));
+            arguments.extend(common.lossy.iter().flat_map(|ms| ["--lossy".into(), ms.to_string()]));
+            arguments.extend(
+                common.faults.iter().flat_map(|f| {
+                    ["--faults".into(), format!("drop={},duplicate={},delay={},seed={}", f.drop, f.duplicate, f.delay, f.seed)]
+                }),
+            );
+            arguments.extend(["--out".into(), self.out.display().to_string()]);
+            arguments.extend(["--patience".into(), common.patience.to_string(), "--checkpoint".into(), common.checkpoint.to_string()]);
+            arguments.extend(["--threads".into(), (cores / self.groups.len()).max(1).to_string()]);
+            // All of them live on the machine of one user: nothing is shown to anybody else.
+            arguments.push("--show-private".into());
+            let progress = if p == 0 {
+                arguments.push("--progress".into());
+                done.clone()
+            } else {
+                Arc::default()
+            };
+            running.push(Running::start(&program, arguments, group[0], root.join(format!("{}.log", group[0])), &progress)?);
+        }
+        let mut chance = stream(common.faults.map_or(0, |f| f.seed), Purpose::Start, 4, 0);
+        let wait = |chance: &mut dyn Rng| Duration::from_secs_f64(kill_every * 2.0 * chance.random::<f64>());
+        let (mut killed, mut next_kill) = (0, Instant::now() + wait(&mut chance));
+        let outcome = loop {
+            let mut failed = None;
+            for (p, process) in running.iter_mut().enumerate().filter(|(_, r)| !r.ended) {
+                let Some(status) = process.child.try_wait().context("cannot wait for a process")? else { continue };
+                if status.code().is_some() {
+                    process.ended = true;
+                    failed = failed.or((!status.success()).then(|| process.last_words()));
+                } else {
+                    // It was killed, by us or by somebody else.
+                    let progress = if p == 0 { done.clone() } else { Arc::default() };
+                    *process = Running::start(&program, process.arguments.clone(), process.lowest, process.log.clone(), &progress)?;
+                }
+            }
+            progress(done.load(Relaxed));
+            if let Some(words) = failed.filter(|_| !STOP.load(Relaxed)) {
+                // The others hear of it and stop by themselves.
+                let until = Instant::now() + Duration::from_secs(5);
+                while Instant::now() < until && running.iter_mut().any(|r| matches!(r.child.try_wait(), Ok(None))) {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                break Err(anyhow::anyhow!(words));
+            }
+            if running.iter().all(|r| r.ended) {
+                break Ok(killed);
+            }
+            if killed < *kills && Instant::now() >= next_kill {
+                let victims: Vec<usize> = (0..running.len()).filter(|p| !running[*p].ended).collect();
+                let victim = &mut running[victims[chance.random_range(0..victims.len())]];
+                // SIGKILL: it has no chance to say goodbye.
+                if victim.child.kill().is_ok() {
+                    killed += 1;
+                }
+                next_kill = Instant::now() + wait(&mut chance);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        for process in running.iter_mut().chain(&mut routers) {
+            let _ = process.child.kill();
+            let _ = process.child.wait();
+        }
+        outcome
+    }
+}

@@ -1,0 +1,101 @@
+//! Bandwidth of the protocol against that of Zenoh alone, in the same run: messages go to and fro between two sessions on this machine.
+//!
+//! `cargo run --release -p dibo-net --example bandwidth -- MEGABYTES TIMES [tls]`
+#[cfg(not(feature = "zenoh"))]
+fn main() {}
+
+#[cfg(feature = "zenoh")]
+fn main() {
+    use bytes::Bytes;
+    use dibo_net::node::{Node, Settings};
+    use dibo_net::packet::{EVERYBODY, Kind, Name};
+    use dibo_net::transport::{To, Transport};
+    use dibo_net::wire::{Endpoints, Tls, Wire};
+    use std::sync::Arc;
+    use std::time::{Duration, Instant, SystemTime};
+
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |i: usize, or: f64| arguments.get(i).and_then(|a| a.parse().ok()).unwrap_or(or);
+    let (bytes, times) = ((number(0, 100.0) * 1e6) as usize, number(1, 10.0) as u64);
+    let secure = arguments.iter().any(|a| a == "tls");
+    let folder = std::env::temp_dir().join(format!("dibo-bandwidth-{}", std::process::id()));
+    dibo_net::certificates::make(&folder, &["localhost".into()], SystemTime::now() - Duration::from_secs(3600), 1)
+        .expect("a writable folder");
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+    let scheme = if secure { "tls" } else { "tcp" };
+    let ports: Vec<String> = (0..2).map(|_| format!("{scheme}/localhost:{}", free())).collect();
+    let session = |listen: &String, connect: Vec<String>| {
+        let tls = secure.then(|| Tls::in_folder(&folder, "localhost"));
+        let endpoints = Endpoints { listen: vec![listen.clone()], connect, tls, network: "run".into(), ..Endpoints::default() };
+        endpoints.open().expect("loopback works")
+    };
+    let sessions = [session(&ports[0], vec![]), session(&ports[1], vec![ports[0].clone()])];
+
+    // Zenoh alone: one put per message, as large as it is.
+    let body = Bytes::from(vec![7u8; bytes]);
+    let raw = |p: usize| {
+        let mut wire = Wire::new(&sessions[p], "raw", p as u32).expect("a session");
+        let to = To::Process(1 - p as u32);
+        // Until both are there.
+        let mut seen = 0;
+        while seen < 3 {
+            wire.send(to, b"", &Bytes::from_static(b"here"));
+            seen += usize::from(wire.receive(Duration::from_millis(50)).is_some());
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        while wire.receive(Duration::ZERO).is_some() {}
+        std::thread::sleep(Duration::from_millis(300));
+        let began = Instant::now();
+        for _ in 0..times {
+            if p == 0 {
+                wire.send(to, b"", &body);
+            }
+            while wire.receive(Duration::from_secs(10)).is_none_or(|b| b.len() != bytes) {}
+            if p == 1 {
+                wire.send(to, b"", &body);
+            }
+        }
+        began.elapsed().as_secs_f64()
+    };
+    // The same with headers, checksums, parts and all.
+    let ours = |p: usize| {
+        let wire = Wire::new(&sessions[p], "ours", p as u32).expect("a session");
+        let mut node = Node::new(Box::new(wire), Settings::new(2, vec![p], [1; 32], 0, 0), Arc::default(), |line| eprintln!("{line}"));
+        node.meet().expect("both are there");
+        let name = |round: u64, sender: usize| Name { round, kind: Kind::Round, sender: sender as u32, receiver: EVERYBODY };
+        let began = Instant::now();
+        for round in 0..times {
+            node.begin(round);
+            if p == 0 {
+                node.post(name(round, 0), body.clone(), &[1], false);
+            }
+            node.wait(&[name(round, 1 - p)], Some(Duration::from_secs(60))).expect("the other is there");
+            if p == 1 {
+                node.post(name(round, 1), body.clone(), &[0], false);
+            }
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        node.finish();
+        seconds
+    };
+    let both = |side: &(dyn Fn(usize) -> f64 + Sync)| {
+        std::thread::scope(|s| {
+            let other = s.spawn(|| side(1));
+            let seconds = side(0);
+            other.join().expect("no panic");
+            seconds
+        })
+    };
+    for repeat in 0..3 {
+        let (alone, with) = (both(&raw), both(&ours));
+        let speed = |seconds: f64| 2.0 * times as f64 * bytes as f64 / seconds / 1e6;
+        println!(
+            "{scheme}, {:.3} MB, run {repeat}: Zenoh {:.0} MB/s, dibo {:.0} MB/s = {:.0} %",
+            bytes as f64 / 1e6,
+            speed(alone),
+            speed(with),
+            100.0 * alone / with
+        );
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+}

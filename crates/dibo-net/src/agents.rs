@@ -1,0 +1,302 @@
+//! A network whose agents live in several processes: the same rounds as the simulator's, to the bit.
+use crate::node::{Message, Node};
+use crate::packet::{EVERYBODY, Kind, Name};
+use bytes::Bytes;
+use dibo::engine::Checkpoint;
+use dibo::graph::Loss;
+use dibo::mixing::{Mixing, Sequence};
+use dibo::network::{Ends, Lane, Network, Traffic};
+use dibo::rows::{Buffer, Csr, Disjoint, GROUP, Pair, Part, Real, Threads, Weights, push_pull_rows, push_rows};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A node that several threads use.
+pub type Shared = Arc<Mutex<Node>>;
+
+/// The node, also after a thread has panicked with it.
+pub fn lock(node: &Shared) -> MutexGuard<'_, Node> {
+    node.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What links do to messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Links {
+    /// Messages that the experiment file wants lost, and whether links carry running sums.
+    pub loss: Option<(Loss, bool)>,
+    /// Real links that cannot be asked again: what has not come after this time of a round is lost. Implies running sums.
+    pub wait: Option<Duration>,
+}
+
+/// The rows of the owned agents, mixed with those that come over the wire.
+pub struct Agents<T> {
+    node: Shared,
+    sequence: Sequence,
+    owned: Vec<usize>,
+    threads: Threads,
+    traffic: Traffic,
+    mixing: Mixing<T>,
+    links: Links,
+    ends: Option<Ends<T>>,
+    /// Between a start from a checkpoint and its taking up: an algorithm may do rounds to prepare a state that is overwritten.
+    skipping: bool,
+    trouble: Option<String>,
+    old: [Buffer<T>; 2],
+}
+
+impl<T: Real> Agents<T> {
+    /// The agents `owned` of a network that follows this sequence.
+    pub fn new(node: Shared, sequence: Sequence, owned: Vec<usize>, links: Links, threads: Threads) -> Self {
+        let sums = links.wait.is_some() || links.loss.is_some_and(|l| l.1);
+        let ends = (links.wait.is_some() || links.loss.is_some()).then(|| Ends::new(sums));
+        let (mixing, old) = (Mixing::default(), [Buffer::new(64), Buffer::new(64)]);
+        Agents { node, sequence, owned, threads, traffic: Traffic::default(), mixing, links, ends, skipping: false, trouble: None, old }
+    }
+
+    /// Prepares to go on from a checkpoint, before the others are met.
+    pub fn take_up(&mut self, checkpoint: &Checkpoint<T>) -> Result<(), String> {
+        let (node, ends): (Vec<u8>, Option<Ends<T>>) =
+            postcard::from_bytes(&checkpoint.network).map_err(|e| format!("damaged checkpoint: {e}"))?;
+        lock(&self.node).restore(&node, checkpoint.traffic.rounds)?;
+        self.ends = ends;
+        self.skipping = true;
+        Ok(())
+    }
+
+    /// The same arithmetic as the simulator's on the rows of those who send to the owned agents.
+    fn mix(&mut self, lanes: &mut [Lane<'_, T>], messages: &BTreeMap<u32, Message<'_>>) -> Result<(), String> {
+        let Self { mixing, owned, threads, old: [old_v, old_t], .. } = self;
+        // Rows of the source: the owned agents first, as the kernels want it, then the others.
+        let mut place: BTreeMap<u32, usize> = owned.iter().enumerate().map(|(row, agent)| (*agent as u32, row)).collect();
+        for sender in messages.keys() {
+            let next = place.len();
+            place.insert(*sender, next);
+        }
+        let global = mixing.graph.csr();
+        let (mut start, mut from, mut entries) = (vec![0], Vec::new(), Vec::new());
+        for i in owned.iter() {
+            let range = global.start[*i] as usize..global.start[*i + 1] as usize;
+            from.extend(global.from[range.clone()].iter().map(|j| place[j] as u32));
+            entries.extend(range);
+            start.push(from.len() as u32);
+        }
+        let mut senders = vec![0; place.len()];
+        place.iter().for_each(|(agent, at)| senders[*at] = *agent as usize);
+        let (a, b) = (pick(mixing.a.weights(), owned, &senders, &entries), pick(mixing.b.weights(), owned, &senders, &entries));
+        let csr = Csr { start: &start, from: &from };
+        let mut at = 0;
+        for lane in lanes {
+            let (stride, width) = (lane.push.stride(), lane.push.width());
+            let pulled = lane.pull.as_ref().map_or(0, |(v, _)| v.width());
+            let step = (pulled + width) * size_of::<T>();
+            for old in [&mut *old_v, &mut *old_t] {
+                old.clear();
+                old.resize(senders.len() * stride, T::ZERO);
+            }
+            old_t[..owned.len() * stride].copy_from_slice(lane.push.data());
+            if let Some((v, _)) = &lane.pull {
+                old_v[..owned.len() * stride].copy_from_slice(v.data());
+            }
+            for (sender, message) in messages {
+                let row = place[sender] * stride;
+                if pulled > 0 {
+                    message.read(at, &mut old_v[row..row + pulled]);
+                }
+                message.read(at + pulled * size_of::<T>(), &mut old_t[row..row + width]);
+            }
+            at += step;
+            let minus = lane.minus.map_or(&[] as &[T], |d| d.data());
+            let t = Disjoint::new(lane.push.data_mut());
+            let v = lane.pull.as_mut().map(|(v, eta)| (Disjoint::new(v.data_mut()), *eta));
+            threads.ranges(stride / GROUP, 1 << 9, |_, groups| {
+                let columns = groups.start * GROUP..groups.end * GROUP;
+                let (old_v, old_t) = (&old_v[columns.start..], &old_t[columns.start..]);
+                let part = Part { rows: 0..owned.len(), columns, stride, source_stride: stride };
+                match &v {
+                    Some((v, eta)) => {
+                        push_pull_rows(Pair { v, t: &t }, part, Pair { v: old_v, t: old_t }, csr, a.weights(), b.weights(), eta, minus)
+                    }
+                    None => push_rows(&t, part, old_t, csr, b.weights(), minus),
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Sends what the owned agents say in this round, waits for what they are told, and mixes.
+    fn exchange(&mut self, k: usize, lanes: &mut [Lane<'_, T>]) -> Result<(), String> {
+        self.sequence.fill(k, &mut self.mixing);
+        for lane in &mut *lanes {
+            if let Some(plus) = lane.plus {
+                lane.push.add(plus, &self.threads);
+            }
+        }
+        let round = self.traffic.rounds;
+        if self.ends.is_some() { self.exchange_lossy(round, lanes) } else { self.exchange_all(round, lanes) }
+    }
+
+    fn exchange_all(&mut self, round: u64, lanes: &mut [Lane<'_, T>]) -> Result<(), String> {
+        let shared = self.node.clone();
+        let mut node = lock(&shared);
+        node.begin(round);
+        let me = node.me();
+        let (mut to, mut wanted) = (vec![BTreeSet::new(); self.owned.len()], BTreeSet::new());
+        for receiver in 0..self.mixing.graph.agents() {
+            let process = node.owner(receiver);
+            for sender in self.mixing.graph.senders(receiver) {
+                match (self.owned.binary_search(&(*sender as usize)), process == me) {
+                    (Ok(row), false) => drop(to[row].insert(process)),
+                    (Err(_), true) => drop(wanted.insert(*sender)),
+                    _ => {}
+                }
+            }
+        }
+        let length = Ends::length(lanes) * size_of::<T>();
+        for (row, processes) in to.into_iter().enumerate().filter(|(_, p)| !p.is_empty()) {
+            // The tracker goes as it is: its weight b_ij is the receiver's to apply, so one message serves all.
+            let mut body = Vec::with_capacity(length);
+            for lane in &*lanes {
+                if let Some((v, _)) = &lane.pull {
+                    T::to_bytes(v.row(row), &mut body);
+                }
+                T::to_bytes(lane.push.row(row), &mut body);
+            }
+            let name = Name { round, kind: Kind::Round, sender: self.owned[row] as u32, receiver: EVERYBODY };
+            node.post(name, Bytes::from(body), &Vec::from_iter(processes), true);
+        }
+        let names: Vec<Name> = wanted.iter().map(|s| Name { round, kind: Kind::Round, sender: *s, receiver: EVERYBODY }).collect();
+        node.wait(&names, None)?;
+        let mut messages = BTreeMap::new();
+        for name in &names {
+            let Some(message) = node.message(name) else { continue };
+            if message.len() != length {
+                let why = format!("agent {}'s message of round {round} has {} bytes instead of {length}", name.sender, message.len());
+                return Err(node.give_up(why));
+            }
+            messages.insert(name.sender, message);
+        }
+        self.mix(lanes, &messages)
+    }
+
+    fn exchange_lossy(&mut self, round: u64, lanes: &mut [Lane<'_, T>]) -> Result<(), String> {
+        let Self { node, mixing, owned, links, ends: Some(ends), .. } = self else { return Ok(()) };
+        let mut node = lock(node);
+        node.begin(round);
+        let arrives = |sender: usize, receiver: usize| links.loss.is_none_or(|(l, _)| l.arrives(round as usize, sender, receiver));
+        let (mut local, mut names) = (BTreeMap::new(), Vec::new());
+        for (sender, receiver) in mixing.graph.edges() {
+            let name = Name { round, kind: Kind::Round, sender: sender as u32, receiver: receiver as u32 };
+            let Ok(row) = owned.binary_search(&sender) else {
+                if owned.binary_search(&receiver).is_ok() && arrives(sender, receiver) {
+                    names.push(name);
+                }
+                continue;
+            };
+            let mut message = Vec::new();
+            ends.message(mixing, (sender, row), receiver, lanes, &mut message);
+            if !arrives(sender, receiver) {
+                continue;
+            }
+            if owned.binary_search(&receiver).is_ok() {
+                local.insert((sender, receiver), message);
+            } else {
+                let mut body = Vec::new();
+                T::to_bytes(&message, &mut body);
+                let to = node.owner(receiver);
+                node.post(name, Bytes::from(body), &[to], links.wait.is_none());
+            }
+        }
+        node.wait(&names, links.wait)?;
+        let length = Ends::length(lanes);
+        for name in &names {
+            let Some(message) = node.message(name) else { continue };
+            if message.len() != length * size_of::<T>() {
+                let why = format!(
+                    "agent {}'s message of round {round} has {} bytes instead of {}",
+                    name.sender,
+                    message.len(),
+                    length * size_of::<T>()
+                );
+                return Err(node.give_up(why));
+            }
+            let mut numbers = vec![T::ZERO; length];
+            message.read(0, &mut numbers);
+            local.insert((name.sender as usize, name.receiver as usize), numbers);
+        }
+        ends.receive(mixing, owned, lanes, |sender, receiver| local.get(&(sender, receiver)).map(Vec::as_slice));
+        Ok(())
+    }
+}
+
+/// The weights of some rows of a matrix.
+enum Picked<T> {
+    Receiver(Vec<T>),
+    Sender(Vec<T>),
+    Entry(Vec<T>),
+}
+
+impl<T: Real> Picked<T> {
+    fn weights(&self) -> Weights<'_, T> {
+        match self {
+            Picked::Receiver(w) => Weights::Receiver(w),
+            Picked::Sender(w) => Weights::Sender(w),
+            Picked::Entry(w) => Weights::Entry(w),
+        }
+    }
+}
+
+fn pick<T: Real>(weights: Weights<'_, T>, receivers: &[usize], senders: &[usize], entries: &[usize]) -> Picked<T> {
+    let some = |w: &[T], which: &[usize]| which.iter().map(|i| w[*i]).collect();
+    match weights {
+        Weights::Receiver(w) => Picked::Receiver(some(w, receivers)),
+        Weights::Sender(w) => Picked::Sender(some(w, senders)),
+        Weights::Entry(w) => Picked::Entry(some(w, entries)),
+    }
+}
+
+impl<T: Real> Network<T> for Agents<T> {
+    fn agents(&self) -> usize {
+        self.sequence.agents()
+    }
+
+    fn owned(&self) -> &[usize] {
+        &self.owned
+    }
+
+    fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    fn round(&mut self, k: usize, lanes: &mut [Lane<'_, T>]) {
+        if self.skipping || self.trouble.is_some() {
+            return;
+        }
+        self.trouble = self.exchange(k, lanes).err();
+        // The simulator's account: what all agents of the network send.
+        let links = self.mixing.graph.links();
+        self.traffic.rounds += 1;
+        self.traffic.messages += links as u64;
+        self.traffic.bytes += (links * Ends::length(lanes) * size_of::<T>()) as u64;
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
+    fn set_traffic(&mut self, traffic: Traffic) {
+        self.traffic = traffic;
+    }
+
+    fn memory(&self) -> Vec<u8> {
+        postcard::to_stdvec(&(lock(&self.node).memory(), &self.ends)).expect("numbers can be written")
+    }
+
+    fn restore(&mut self, _memory: &[u8]) -> Result<(), String> {
+        // Taken up before the others were met.
+        if std::mem::take(&mut self.skipping) { Ok(()) } else { Err("a checkpoint must be taken up before the others are met".into()) }
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.trouble.clone()
+    }
+}

@@ -1,0 +1,18 @@
+//! Agents as real processes: the network room of dibo over a real transport. A run gives the same bits as the simulator's; lost, doubled, late
+//! and reordered packets, and processes that are killed and started again, do not change them.
+//!
+//! [`packet`] is the format, [`node`] the protocol of one process, [`transport`] the seam below it ([`memory`] for tests, `wire` for machines),
+//! [`agents`] the network that algorithms see, [`gather`] the metrics of all agents.
+pub mod agents;
+pub mod gather;
+pub mod memory;
+pub mod node;
+pub mod packet;
+pub mod transport;
+
+#[cfg(feature = "zenoh")]
+pub mod certificates;
+#[cfg(feature = "zenoh")]
+pub mod wire;
+#[cfg(feature = "zenoh")]
+pub use zenoh;

@@ -1,0 +1,256 @@
+//! Packets between machines, by Zenoh: peers that know each other's endpoints, or clients of a router. TLS with certificates on both sides, unless
+//! all stay on this machine or the user insists.
+use crate::transport::{To, Transport};
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::time::{Duration, Instant};
+use zenoh::Wait;
+use zenoh::bytes::ZBytes;
+use zenoh::config::Config;
+use zenoh::qos::CongestionControl;
+use zenoh::sample::Locality;
+
+/// How to reach the others.
+#[derive(Clone, Debug, Default)]
+pub struct Endpoints {
+    /// Where this process listens, such as `tls/0.0.0.0:7447`.
+    pub listen: Vec<String>,
+    /// Where the others listen.
+    pub connect: Vec<String>,
+    /// What `connect` names: other agents, or a router that passes everything on.
+    pub role: Role,
+    /// Files for TLS.
+    pub tls: Option<Tls>,
+    /// Plain TCP also to other machines.
+    pub insecure: bool,
+    /// Tells several runs on one router apart.
+    pub network: String,
+}
+
+/// A process's place in the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Talks to the others directly.
+    #[default]
+    Peer,
+    /// Talks to a router.
+    Client,
+    /// Passes on what others say.
+    Router,
+}
+
+/// Files for TLS: the authority that both sides trust, and this process's certificate with its key.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The authority's certificate.
+    pub authority: PathBuf,
+    /// This process's certificate.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+impl Tls {
+    /// The files `ca.pem`, `NAME.pem` and `NAME.key` of a folder.
+    pub fn in_folder(folder: &Path, name: &str) -> Self {
+        Tls { authority: folder.join("ca.pem"), certificate: folder.join(format!("{name}.pem")), key: folder.join(format!("{name}.key")) }
+    }
+}
+
+/// Whether an endpoint such as `tcp/127.0.0.1:7447` cannot be reached from another machine.
+fn is_local(endpoint: &str) -> bool {
+    let address = endpoint.split_once('/').map_or(endpoint, |e| e.1);
+    let host = address.rsplit_once(':').map_or(address, |a| a.0).trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+impl Endpoints {
+    /// Says what is wrong with the endpoints; the first of all rules is that nothing leaves this machine in plain text unless asked for.
+    pub fn check(&self) -> Result<(), String> {
+        if self.listen.is_empty() && self.connect.is_empty() {
+            return Err("no endpoint is given: say where to --listen or whom to --connect, such as tls/HOST:7447".into());
+        }
+        for endpoint in self.listen.iter().chain(&self.connect) {
+            let known = ["tls/", "tcp/"].iter().any(|p| endpoint.starts_with(p));
+            let port = endpoint.rsplit_once(':').and_then(|e| e.1.parse::<u16>().ok());
+            if !known || port.is_none() {
+                return Err(format!("the endpoint '{endpoint}' must be tls/HOST:PORT or tcp/HOST:PORT"));
+            }
+            if endpoint.starts_with("tcp/") && !is_local(endpoint) && !self.insecure {
+                return Err(format!(
+                    "'{endpoint}' would send everything in plain text to other machines: use tls/ with --certificates, or say --insecure"
+                ));
+            }
+            if endpoint.starts_with("tls/") && self.tls.is_none() {
+                return Err(format!("'{endpoint}' needs --certificates FOLDER; `dibo certificates` makes one for tests"));
+            }
+        }
+        for file in self.tls.iter().flat_map(|t| [&t.authority, &t.certificate, &t.key]) {
+            if !file.is_file() {
+                return Err(format!("there is no file {}; `dibo certificates` makes such files for tests", file.display()));
+            }
+        }
+        if self.network.is_empty() || !self.network.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+            return Err(format!("the network's name '{}' must be made of letters, digits, - and _", self.network));
+        }
+        Ok(())
+    }
+
+    fn config(&self) -> Result<Config, String> {
+        let mut config = Config::default();
+        let text = |s: &str| format!("{s:?}");
+        let path = |p: &Path| text(&p.to_string_lossy());
+        let mut set = |key: &str, value: String| config.insert_json5(key, &value).map_err(|e| format!("zenoh: {key} = {value}: {e}"));
+        set(
+            "mode",
+            text(match self.role {
+                Role::Peer => "peer",
+                Role::Client => "client",
+                Role::Router => "router",
+            }),
+        )?;
+        set("listen/endpoints", format!("{:?}", self.listen))?;
+        set("connect/endpoints", format!("{:?}", self.connect))?;
+        set("connect/timeout_ms", "-1".into())?;
+        set("connect/exit_on_failure", "false".into())?;
+        set("connect/retry", "{ period_init_ms: 100, period_max_ms: 1000, period_increase_factor: 1.5 }".into())?;
+        // Only endpoints that were named.
+        set("scouting/multicast/enabled", "false".into())?;
+        set("scouting/gossip/enabled", "false".into())?;
+        set("open/return_conditions/connect_scouted", "false".into())?;
+        // A slow receiver is waited for; without this the link closes after five seconds.
+        set("transport/link/tx/queue/congestion_control/block/wait_before_close", "600000000".into())?;
+        if let Some(tls) = &self.tls {
+            set("transport/link/tls/root_ca_certificate", path(&tls.authority))?;
+            set("transport/link/tls/listen_certificate", path(&tls.certificate))?;
+            set("transport/link/tls/listen_private_key", path(&tls.key))?;
+            set("transport/link/tls/connect_certificate", path(&tls.certificate))?;
+            set("transport/link/tls/connect_private_key", path(&tls.key))?;
+            set("transport/link/tls/enable_mtls", "true".into())?;
+            set("transport/link/tls/verify_name_on_connect", "true".into())?;
+            set("transport/link/tls/close_link_on_expiration", "true".into())?;
+        }
+        Ok(config)
+    }
+
+    /// Opens a Zenoh session.
+    pub fn open(&self) -> Result<zenoh::Session, String> {
+        self.check()?;
+        // Refused peers are warnings of Zenoh's.
+        zenoh::init_log_from_env_or("warn");
+        zenoh::open(self.config()?).wait().map_err(|e| format!("cannot open the network: {e}"))
+    }
+}
+
+/// One process's line to the others.
+pub struct Wire {
+    inbox: Receiver<Bytes>,
+    outbox: Option<Sender<(To, ZBytes)>>,
+    writer: Option<std::thread::JoinHandle<()>>,
+    began: Instant,
+    _subscribers: [zenoh::pubsub::Subscriber<()>; 2],
+}
+
+/// Packets that wait to be looked at, at most; then the senders wait.
+const WAITING: usize = 256;
+
+impl Wire {
+    /// The line of the process with this lowest agent.
+    pub fn new(session: &zenoh::Session, network: &str, process: u32) -> Result<Self, String> {
+        let (arrived, inbox) = sync_channel(WAITING);
+        let subscribe = |key: String| {
+            let arrived = arrived.clone();
+            let declared = session.declare_subscriber(key.clone()).allowed_origin(Locality::Remote).callback(move |sample| {
+                let packet = Bytes::from(sample.payload().to_bytes().into_owned());
+                let _ = arrived.send(packet);
+            });
+            declared.wait().map_err(|e| format!("cannot listen to {key}: {e}"))
+        };
+        let subscribers = [subscribe(format!("dibo/{network}/all"))?, subscribe(format!("dibo/{network}/to/{process}"))?];
+        // Sending has a thread of its own, so that large messages leave while gradients are computed.
+        let (outbox, leaving) = channel::<(To, ZBytes)>();
+        let (session, network) = (session.clone(), network.to_string());
+        let writer = std::thread::spawn(move || {
+            let mut publishers = HashMap::new();
+            for (to, packet) in leaving {
+                let to = match to {
+                    To::All => format!("dibo/{network}/all"),
+                    To::Process(p) => format!("dibo/{network}/to/{p}"),
+                };
+                if !publishers.contains_key(&to) {
+                    let declared = session.declare_publisher(to.clone()).congestion_control(CongestionControl::Block).express(true);
+                    let Ok(publisher) = declared.allowed_destination(Locality::Remote).wait() else { continue };
+                    publishers.insert(to.clone(), publisher);
+                }
+                // A packet that cannot be sent is a packet lost: it will be asked for again.
+                let _ = publishers[&to].put(packet).wait();
+            }
+        });
+        Ok(Wire { inbox, outbox: Some(outbox), writer: Some(writer), began: Instant::now(), _subscribers: subscribers })
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        // What was said last must leave before the session closes.
+        self.outbox.take();
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+impl Transport for Wire {
+    fn send(&mut self, to: To, head: &[u8], body: &Bytes) {
+        let mut packet = ZBytes::writer();
+        packet.append(ZBytes::from(head));
+        if !body.is_empty() {
+            packet.append(ZBytes::from(body.clone()));
+        }
+        if let Some(outbox) = &self.outbox {
+            let _ = outbox.send((to, packet.finish()));
+        }
+    }
+
+    fn receive(&mut self, wait: Duration) -> Option<Bytes> {
+        if wait.is_zero() {
+            return self.inbox.try_recv().ok();
+        }
+        match self.inbox.recv_timeout(wait) {
+            Ok(packet) => Some(packet),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(wait);
+                None
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_stays_at_home() {
+        let check = |listen: &str, insecure| {
+            Endpoints { listen: vec![listen.into()], insecure, network: "dibo".into(), ..Endpoints::default() }.check()
+        };
+        for local in ["tcp/127.0.0.1:7447", "tcp/localhost:1", "tcp/[::1]:7447"] {
+            check(local, false).unwrap();
+        }
+        for open in ["tcp/0.0.0.0:7447", "tcp/10.0.0.1:7447", "tcp/example.org:7447", "tcp/[::]:7447"] {
+            assert!(check(open, false).unwrap_err().contains("plain text"));
+            check(open, true).unwrap();
+        }
+        assert!(check("tls/127.0.0.1:7447", false).unwrap_err().contains("--certificates"));
+        assert!(check("udp/127.0.0.1:7447", true).unwrap_err().contains("must be tls/HOST:PORT"));
+    }
+}

@@ -1,0 +1,120 @@
+//! The transport between machines, on this one: packets arrive, also large ones; who has no valid certificate is not let in.
+#![cfg(feature = "zenoh")]
+use bytes::Bytes;
+use dibo_net::certificates::make;
+use dibo_net::node::{Node, Settings};
+use dibo_net::packet::{EVERYBODY, Kind, Name};
+use dibo_net::transport::{To, Transport};
+use dibo_net::wire::{Endpoints, Role, Tls, Wire};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn endpoints(listen: Vec<String>, connect: Vec<String>, tls: Option<Tls>) -> Endpoints {
+    Endpoints { listen, connect, tls, network: "test".into(), ..Endpoints::default() }
+}
+
+/// Sends until something comes, at most so long.
+fn hears(from: &mut Wire, to: &mut Wire, wait: Duration) -> bool {
+    let until = Instant::now() + wait;
+    while Instant::now() < until {
+        from.send(To::Process(0), b"head", &Bytes::from_static(b"body"));
+        if to.receive(Duration::from_millis(50)).is_some() {
+            return true;
+        }
+    }
+    false
+}
+
+fn hour_ago() -> SystemTime {
+    SystemTime::now() - Duration::from_secs(3600)
+}
+
+/// Whether a process with these certificates is let in by one with `good`.
+fn let_in(good: &Path, theirs: Option<Tls>, scheme: &str) -> bool {
+    let listen = format!("tls/localhost:{}", free_port());
+    let mine = endpoints(vec![listen.clone()], vec![], Some(Tls::in_folder(good, "localhost"))).open().unwrap();
+    let mut to = Wire::new(&mine, "test", 0).unwrap();
+    let connect = listen.replace("tls/", scheme);
+    let Ok(other) = endpoints(vec![], vec![connect], theirs).open() else { return false };
+    let mut from = Wire::new(&other, "test", 1).unwrap();
+    hears(&mut from, &mut to, Duration::from_secs(3))
+}
+
+#[test]
+fn only_valid_certificates_are_let_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let [good, other, old] = ["good", "other", "old"].map(|n| folder.path().join(n));
+    let hosts = ["localhost".to_string(), "second".to_string()];
+    make(&good, &hosts, hour_ago(), 2).unwrap();
+    make(&other, &hosts, hour_ago(), 2).unwrap();
+    // Same authority, but the certificate ended yesterday.
+    std::fs::create_dir_all(&old).unwrap();
+    ["ca.pem", "ca.key"].iter().for_each(|f| drop(std::fs::copy(good.join(f), old.join(f)).unwrap()));
+    make(&old, &hosts, SystemTime::now() - Duration::from_secs(3 * 86_400), 1).unwrap();
+    assert!(let_in(&good, Some(Tls::in_folder(&good, "second")), "tls/"), "a valid certificate must be let in, or this tests nothing");
+    // Another authority signed theirs; they would trust ours.
+    let mut stranger = Tls::in_folder(&other, "localhost");
+    stranger.authority = good.join("ca.pem");
+    assert!(!let_in(&good, Some(stranger), "tls/"));
+    assert!(!let_in(&good, Some(Tls::in_folder(&other, "localhost")), "tls/"));
+    assert!(!let_in(&good, Some(Tls::in_folder(&old, "localhost")), "tls/"));
+    // No TLS at all.
+    assert!(!let_in(&good, None, "tcp/"));
+}
+
+/// A session that knows the authority but has no certificate of its own.
+#[test]
+fn a_peer_without_a_certificate_is_refused() {
+    use dibo_net::zenoh::{self, Wait};
+    let folder = tempfile::tempdir().unwrap();
+    make(folder.path(), &["localhost".into()], hour_ago(), 2).unwrap();
+    let listen = format!("tls/localhost:{}", free_port());
+    let mine = endpoints(vec![listen.clone()], vec![], Some(Tls::in_folder(folder.path(), "localhost"))).open().unwrap();
+    let mut to = Wire::new(&mine, "test", 0).unwrap();
+    let mut config = zenoh::config::Config::default();
+    config.insert_json5("connect/endpoints", &format!("[{listen:?}]")).unwrap();
+    config.insert_json5("scouting/multicast/enabled", "false").unwrap();
+    config
+        .insert_json5("transport/link/tls/root_ca_certificate", &format!("{:?}", folder.path().join("ca.pem").display().to_string()))
+        .unwrap();
+    let other = zenoh::open(config).wait().unwrap();
+    let mut from = Wire::new(&other, "test", 1).unwrap();
+    assert!(!hears(&mut from, &mut to, Duration::from_secs(3)));
+}
+
+#[test]
+fn large_messages_arrive_whole_directly_and_through_a_router() {
+    for routed in [false, true] {
+        let ports: Vec<String> = (0..2).map(|_| format!("tcp/127.0.0.1:{}", free_port())).collect();
+        let router = Endpoints { role: Role::Router, ..endpoints(vec![ports[0].clone()], vec![], None) };
+        let (_router, sides) = if routed {
+            let client = || Endpoints { role: Role::Client, ..endpoints(vec![], vec![ports[0].clone()], None) };
+            (Some(router.open().unwrap()), [client(), client()])
+        } else {
+            (None, [endpoints(vec![ports[0].clone()], vec![], None), endpoints(vec![ports[1].clone()], vec![ports[0].clone()], None)])
+        };
+        let message =
+            |p: u32| Bytes::from((0..40_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761 + p) >> 24) as u8).collect::<Vec<u8>>());
+        std::thread::scope(|scope| {
+            for (p, side) in (0u32..).zip(sides) {
+                scope.spawn(move || {
+                    let session = side.open().unwrap();
+                    let wire = Wire::new(&session, "test", p).unwrap();
+                    let mut node = Node::new(Box::new(wire), Settings::new(2, vec![p as usize], [1; 32], 0, 0), Arc::default(), |_| {});
+                    node.meet().unwrap();
+                    let name = |sender| Name { round: 0, kind: Kind::Round, sender, receiver: EVERYBODY };
+                    node.post(name(p), message(p), &[1 - p], true);
+                    node.wait(&[name(1 - p)], None).unwrap();
+                    assert!(node.message(&name(1 - p)).unwrap().to_vec() == message(1 - p));
+                    node.finish();
+                });
+            }
+        });
+    }
+}
