@@ -411,7 +411,9 @@ fn vectors<T: Real>(views: &[View<'_, T>]) -> String {
 fn gather(experiment: &Experiment, jobs: &[(usize, u64)], records: impl Iterator<Item = Option<Kept>>) -> (Vec<RunRecord>, Curves) {
     let records: Vec<_> = jobs.iter().zip(records).filter_map(|(job, r)| r.map(|r| (*job, r))).collect();
     let mut metrics: Vec<String> = Vec::new();
-    for value in records.iter().filter_map(|(_, (r, _))| r.samples.first()).flat_map(|s| &s.values) {
+    // Some metrics compare with the iteration before, so the first evaluation has none of them.
+    let ends = records.iter().flat_map(|(_, (r, _))| r.samples.first().into_iter().chain(r.samples.last()));
+    for value in ends.flat_map(|s| &s.values) {
         if !metrics.contains(&value.0) {
             metrics.push(value.0.clone());
         }

@@ -120,12 +120,12 @@ fn a_round_is_the_definition() {
 
 #[test]
 fn a_checkpoint_holds_what_is_in_flight() {
-    struct Half(Option<Checkpoint<f64>>, Vec<u64>);
+    struct Half(Option<Checkpoint<'static, f64>>, Vec<u64>);
     impl Watch<f64> for Half {
         fn go_on(&mut self, k: usize) -> bool {
             k != 100 || self.0.is_some()
         }
-        fn checkpoint(&mut self, checkpoint: Checkpoint<f64>) {
+        fn checkpoint(&mut self, checkpoint: Checkpoint<'_, f64>) {
             self.0 = Some(Checkpoint::from_bytes(&checkpoint.to_bytes()).unwrap());
         }
         fn finished(&mut self, views: &[dibo::rows::View<'_, f64>]) {

@@ -47,7 +47,7 @@ pub fn agent(options: AgentOptions) -> Result<ExitCode> {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let threads = options.threads.unwrap_or(cores);
     ensure!(threads > 0 && threads <= 1024, "--threads is {threads}; it must be between 1 and 1024");
-    crate::watch_for_stop()?;
+    crate::runner::watch_for_stop()?;
     let process = Process {
         digest: digest(&experiment)?,
         session: endpoints.open().map_err(anyhow::Error::msg)?,
