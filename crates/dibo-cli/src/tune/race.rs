@@ -87,19 +87,16 @@ pub struct Race<'a> {
     pub spent: AtomicUsize,
 }
 
+/// Each candidate's iterations and score at the last rung it ran to; `None` for those that were refused.
+pub type Scores = Vec<Option<(usize, Score)>>;
+
 impl Race<'_> {
     /// Races all candidates; gives their scores at the last rung they ran to, or `None` if it was stopped. From rung to rung the runs become three times as long and
     /// the best third goes on. With `full`, everyone runs to the end.
-    pub fn run(
-        &self,
-        candidates: &[Candidate],
-        seeds: &[u64],
-        iterations: usize,
-        full: bool,
-    ) -> Result<Option<Vec<Option<(usize, Score)>>>> {
+    pub fn run(&self, candidates: &[Candidate], seeds: &[u64], iterations: usize, full: bool) -> Result<Option<Scores>> {
         let mut alive: Vec<usize> = (0..candidates.len()).filter(|i| candidates[*i].refused.is_none()).collect();
         let rungs = if full { 0 } else { (alive.len() as f64).log(3.0).floor().clamp(0.0, 3.0) as u32 };
-        let mut scores: Vec<Option<(usize, Score)>> = vec![None; candidates.len()];
+        let mut scores: Scores = vec![None; candidates.len()];
         for rung in 0..=rungs {
             // Runs are looked at at multiples of `every` only; two looks are the least that tells anything.
             let every = candidates.first().map_or(1, |c| c.setting.run.plan().every);
