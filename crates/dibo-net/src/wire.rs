@@ -141,10 +141,23 @@ impl Endpoints {
     /// Opens a Zenoh session.
     pub fn open(&self) -> Result<zenoh::Session, String> {
         self.check()?;
+        one_thread();
         // Refused peers are warnings of Zenoh's.
         zenoh::init_log_from_env_or("warn");
         zenoh::open(self.config()?).wait().map_err(|e| format!("cannot open the network: {e}"))
     }
+}
+
+/// Zenoh's TLS links read and write one connection from two threads without a lock, and processes die of it in rustls within seconds (Zenoh 1.10). With one
+/// thread for both there is nothing to race; it is faster here as well. Whoever sets `ZENOH_RUNTIME` decides otherwise.
+fn one_thread() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        if std::env::var_os("ZENOH_RUNTIME").is_none() {
+            // SAFETY: Rust's own readers of the environment take turns with this, and Zenoh reads it through them, after this.
+            unsafe { std::env::set_var("ZENOH_RUNTIME", "(rx: (handover: tx), tx: (worker_threads: 1))") };
+        }
+    });
 }
 
 /// One process's line to the others.
