@@ -36,15 +36,12 @@ fn main() {
     let raw = |p: usize| {
         let mut wire = Wire::new(&sessions[p], "raw", p as u32).expect("a session");
         let to = To::Process(1 - p as u32);
-        // Until both are there.
-        let mut seen = 0;
-        while seen < 3 {
-            wire.send(to, b"", &Bytes::from_static(b"here"));
-            seen += usize::from(wire.receive(Duration::from_millis(50)).is_some());
-        }
-        std::thread::sleep(Duration::from_millis(300));
-        while wire.receive(Duration::ZERO).is_some() {}
-        std::thread::sleep(Duration::from_millis(300));
+        // Until both are there, and know it.
+        let greeting = Wire::new(&sessions[p], "hello", p as u32).expect("a session");
+        let mut node = Node::new(Box::new(greeting), Settings::new(2, vec![p], [1; 32], 0, 0), Arc::default(), |_| {});
+        node.meet().expect("both are there");
+        node.finish();
+        std::thread::sleep(Duration::from_millis(500));
         let began = Instant::now();
         for _ in 0..times {
             if p == 0 {

@@ -24,7 +24,7 @@ pub struct Settings {
     pub job: u32,
     /// Grows with every start of a process, so that the newest of several is known.
     pub incarnation: u64,
-    /// After this time a message that has not come is asked for again; then after twice as long, up to two seconds.
+    /// After this time at the latest a message that has not come is asked for again; then after twice as long, up to two seconds.
     pub retry: Duration,
     /// After this time without any sign of an agent the others stop.
     pub patience: Duration,
@@ -175,6 +175,8 @@ pub struct Node {
     next_hello: Duration,
     trouble: Option<String>,
     counts: Counts,
+    /// How long a wait usually takes when nothing is lost.
+    usual: Duration,
 }
 
 /// Rounds that a message may be ahead.
@@ -219,6 +221,7 @@ impl Node {
             next_hello: Duration::ZERO,
             trouble: None,
             counts: Counts::default(),
+            usual: settings.retry / 8,
             settings,
         }
     }
@@ -367,11 +370,16 @@ impl Node {
     /// Waits until all these messages have come, asking again for those that do not; or until `at_most` has passed, without asking.
     pub fn wait(&mut self, wanted: &[Name], at_most: Option<Duration>) -> Result<(), String> {
         let began = self.line.now();
-        let (mut pause, mut ask) = (self.settings.retry, began + self.settings.retry);
+        let mut pause = (8 * self.usual).clamp(Duration::from_millis(5).min(self.settings.retry), self.settings.retry);
+        let (mut ask, mut asked) = (began + pause, false);
         let mut missing: Vec<Name> = wanted.to_vec();
         loop {
             missing.retain(|name| !self.has(name));
             if missing.is_empty() {
+                let waited = self.line.now() - began;
+                if !asked {
+                    self.usual = (7 * self.usual + waited) / 8;
+                }
                 return Ok(());
             }
             self.check_stop()?;
@@ -399,13 +407,21 @@ impl Node {
                     return Err(self.give_up(why));
                 }
             }
-            if now >= ask {
+            // Whoever has sent its next round already has sent this one too: it is lost or late.
+            if now >= ask || (!asked && missing.iter().any(|name| self.overtaken(name))) {
+                asked = true;
                 self.ask(&missing, now - began);
                 pause = (pause * 2).min(Duration::from_secs(2));
                 ask = now + pause;
             }
             self.pump(ask - now);
         }
+    }
+
+    fn overtaken(&self, name: &Name) -> bool {
+        let later = Name { round: name.round + 1, ..*name };
+        name.kind == Kind::Round
+            && self.inbox.range(later..).take_while(|(n, _)| n.round < name.round + 3).any(|(n, _)| n.sender == name.sender)
     }
 
     /// Stops this process for good, and tells the others why.
@@ -578,7 +594,8 @@ impl Node {
                 let name = Name { kind: Kind::Values, sender: self.me(), ..name };
                 self.counts.overhead += values.len() as u64;
                 self.send(To::Process(from), name, &values, &[]);
-            } else if let Some(kept) = self.kept.get(&name).filter(|k| k.to.contains(&from)).cloned() {
+            } else if let Some(kept) = self.kept.get(&name).filter(|k| k.to.contains(&from) && !self.line.busy(To::Process(from))).cloned()
+            {
                 self.counts.again += kept.body.len() as u64;
                 self.send(To::Process(from), name, &kept.body, &parts);
             }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Who is to get a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum To {
     /// Everybody who listens.
     All,
@@ -18,6 +18,10 @@ pub enum To {
 pub trait Transport: Send {
     /// Sends `head` and `body` as one packet; does not wait for it to arrive.
     fn send(&mut self, to: To, head: &[u8], body: &Bytes);
+    /// Whether packets to this process still wait to leave: then sending them again only makes it worse.
+    fn busy(&self, _to: To) -> bool {
+        false
+    }
     /// The next packet, waiting for it at most this long.
     fn receive(&mut self, wait: Duration) -> Option<Bytes>;
     /// Time since some beginning.
@@ -27,6 +31,9 @@ pub trait Transport: Send {
 impl<Tr: Transport + ?Sized> Transport for Box<Tr> {
     fn send(&mut self, to: To, head: &[u8], body: &Bytes) {
         (**self).send(to, head, body);
+    }
+    fn busy(&self, to: To) -> bool {
+        (**self).busy(to)
     }
     fn receive(&mut self, wait: Duration) -> Option<Bytes> {
         (**self).receive(wait)
@@ -92,6 +99,10 @@ impl<Tr: Transport> Faulty<Tr> {
 impl<Tr: Transport> Transport for Faulty<Tr> {
     fn send(&mut self, to: To, head: &[u8], body: &Bytes) {
         self.inner.send(to, head, body);
+    }
+
+    fn busy(&self, to: To) -> bool {
+        self.inner.busy(to)
     }
 
     fn receive(&mut self, wait: Duration) -> Option<Bytes> {

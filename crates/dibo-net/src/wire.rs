@@ -5,6 +5,8 @@ use bytes::Bytes;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::time::{Duration, Instant};
 use zenoh::Wait;
@@ -121,8 +123,8 @@ impl Endpoints {
         set("scouting/multicast/enabled", "false".into())?;
         set("scouting/gossip/enabled", "false".into())?;
         set("open/return_conditions/connect_scouted", "false".into())?;
-        // A slow receiver is waited for; without this the link closes after five seconds.
-        set("transport/link/tx/queue/congestion_control/block/wait_before_close", "600000000".into())?;
+        // A slow receiver is waited for, but a link that is stuck must be made anew (microseconds).
+        set("transport/link/tx/queue/congestion_control/block/wait_before_close", "15000000".into())?;
         if let Some(tls) = &self.tls {
             set("transport/link/tls/root_ca_certificate", path(&tls.authority))?;
             set("transport/link/tls/listen_certificate", path(&tls.certificate))?;
@@ -147,12 +149,16 @@ impl Endpoints {
 
 /// One process's line to the others.
 pub struct Wire {
+    session: zenoh::Session,
+    network: String,
     inbox: Receiver<Bytes>,
-    outbox: Option<Sender<(To, ZBytes)>>,
-    writer: Option<std::thread::JoinHandle<()>>,
+    writers: HashMap<To, Writer>,
     began: Instant,
     _subscribers: [zenoh::pubsub::Subscriber<()>; 2],
 }
+
+/// Longest packet that is sent at once: it fits into one of Zenoh's batches.
+const EXPRESS: usize = 32 << 10;
 
 /// Packets that wait to be looked at, at most; then the senders wait.
 const WAITING: usize = 256;
@@ -170,36 +176,47 @@ impl Wire {
             declared.wait().map_err(|e| format!("cannot listen to {key}: {e}"))
         };
         let subscribers = [subscribe(format!("dibo/{network}/all"))?, subscribe(format!("dibo/{network}/to/{process}"))?];
-        // Sending has a thread of its own, so that large messages leave while gradients are computed.
-        let (outbox, leaving) = channel::<(To, ZBytes)>();
         let (session, network) = (session.clone(), network.to_string());
-        let writer = std::thread::spawn(move || {
-            let mut publishers = HashMap::new();
-            for (to, packet) in leaving {
-                let to = match to {
-                    To::All => format!("dibo/{network}/all"),
-                    To::Process(p) => format!("dibo/{network}/to/{p}"),
-                };
-                if !publishers.contains_key(&to) {
-                    let declared = session.declare_publisher(to.clone()).congestion_control(CongestionControl::Block).express(true);
-                    let Ok(publisher) = declared.allowed_destination(Locality::Remote).wait() else { continue };
-                    publishers.insert(to.clone(), publisher);
-                }
+        Ok(Wire { session, network, inbox, writers: HashMap::new(), began: Instant::now(), _subscribers: subscribers })
+    }
+}
+
+/// A thread that sends to one process: large messages leave while gradients are computed, and one slow link does not hold up the others.
+struct Writer {
+    outbox: Sender<ZBytes>,
+    /// Packets that have not left.
+    waiting: Arc<AtomicUsize>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Writer {
+    fn start(session: &zenoh::Session, key: String) -> Self {
+        let (outbox, leaving) = channel::<ZBytes>();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let (session, left) = (session.clone(), waiting.clone());
+        let thread = std::thread::spawn(move || {
+            let publisher = |express: bool| {
+                let declared = session.declare_publisher(key.clone()).congestion_control(CongestionControl::Block).express(express);
+                declared.allowed_destination(Locality::Remote).wait()
+            };
+            // Small packets leave at once; large ones, which Zenoh cuts up, must not hurry: express fragments can get stuck.
+            let (Ok(small), Ok(large)) = (publisher(true), publisher(false)) else { return };
+            for packet in leaving {
                 // A packet that cannot be sent is a packet lost: it will be asked for again.
-                let _ = publishers[&to].put(packet).wait();
+                let publisher = if packet.len() <= EXPRESS { &small } else { &large };
+                let _ = publisher.put(packet).wait();
+                left.fetch_sub(1, Relaxed);
             }
         });
-        Ok(Wire { inbox, outbox: Some(outbox), writer: Some(writer), began: Instant::now(), _subscribers: subscribers })
+        Writer { outbox, waiting, thread }
     }
 }
 
 impl Drop for Wire {
     fn drop(&mut self) {
         // What was said last must leave before the session closes.
-        self.outbox.take();
-        if let Some(writer) = self.writer.take() {
-            let _ = writer.join();
-        }
+        let threads: Vec<_> = self.writers.drain().map(|(_, w)| w.thread).collect();
+        threads.into_iter().for_each(|t| drop(t.join()));
     }
 }
 
@@ -210,9 +227,20 @@ impl Transport for Wire {
         if !body.is_empty() {
             packet.append(ZBytes::from(body.clone()));
         }
-        if let Some(outbox) = &self.outbox {
-            let _ = outbox.send((to, packet.finish()));
-        }
+        let Self { session, network, writers, .. } = self;
+        let writer = writers.entry(to).or_insert_with(|| {
+            let key = match to {
+                To::All => format!("dibo/{network}/all"),
+                To::Process(p) => format!("dibo/{network}/to/{p}"),
+            };
+            Writer::start(session, key)
+        });
+        writer.waiting.fetch_add(1, Relaxed);
+        let _ = writer.outbox.send(packet.finish());
+    }
+
+    fn busy(&self, to: To) -> bool {
+        self.writers.get(&to).is_some_and(|w| w.waiting.load(Relaxed) > 0)
     }
 
     fn receive(&mut self, wait: Duration) -> Option<Bytes> {

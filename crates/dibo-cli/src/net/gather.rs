@@ -60,10 +60,23 @@ impl Gathered<'_> {
         read_kept(&file(files), &runner::digest(self.experiment, &self.experiment.settings[s], seed))
     }
 
+    /// The record of the process with agent 0, which has everybody's metrics; gradients and memory are summed over all whose folders are here.
+    fn record(&self, s: usize, seed: u64) -> Option<Record> {
+        let mut record: Record = self.kept(0, s, seed, |f| f.done)?;
+        for other in self.processes.iter().filter(|p| **p != 0).filter_map(|p| self.kept::<Record>(*p, s, seed, |f| f.done)) {
+            record.state_bytes += other.state_bytes;
+            for (sample, more) in record.samples.iter_mut().zip(&other.samples) {
+                sample.oracle.gradients += more.oracle.gradients;
+                sample.oracle.products += more.oracle.products;
+            }
+        }
+        Some(record)
+    }
+
     /// The report of `dibo run`, with real seconds, and what went over the wire.
     pub fn report(&self, common: &Common, began: Instant, started: SystemTime) -> Result<()> {
         let jobs = runner::jobs(self.experiment);
-        let records: Vec<Option<Record>> = jobs.iter().map(|(s, seed)| self.kept(0, *s, *seed, |f| f.done)).collect();
+        let records: Vec<Option<Record>> = jobs.iter().map(|(s, seed)| self.record(*s, *seed)).collect();
         ensure!(records.iter().any(Option::is_some), "no run of {} is done in {}", self.experiment.name, self.out.display());
         let sum = |of: &dyn Fn(&engine::Sample) -> f64| records.iter().flatten().filter_map(|r| r.samples.last()).map(of).sum::<f64>();
         let (bytes, messages) = (sum(&|s| s.traffic.bytes as f64), sum(&|s| s.traffic.messages as f64));
