@@ -1,13 +1,14 @@
 //! Data sets: which there are, where they lie, how to get them. A small part of MNIST comes with the command.
 use anyhow::{Context, Result, anyhow, bail};
 use dibo::data::{Dataset, Official, parse_images, parse_labels};
+use dibo::problem::learning::bert::{Bert, Pool};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Names that experiment files may use.
-pub const NAMES: [&str; 3] = ["mnist-2500", "mnist", "fashion-mnist"];
+pub const NAMES: [&str; 4] = ["mnist-2500", "mnist", "fashion-mnist", "imdb"];
 
 /// 2,500 training samples of MNIST and its 10,000 test samples, gzipped IDX; see data/README.md for origin and licence.
 const SHIPPED: [(&str, &[u8]); 4] = [
@@ -53,6 +54,52 @@ pub fn load(name: &str) -> Result<Pair> {
     Ok(pair)
 }
 
+/// Training and test texts as token numbers of a model; made once and kept.
+#[cfg(feature = "bert")]
+pub fn texts(name: &str, model: &str, length: usize) -> Result<Pair> {
+    static LOADED: Mutex<BTreeMap<String, Pair>> = Mutex::new(BTreeMap::new());
+    let mut loaded = LOADED.lock().map_err(|_| anyhow!("another thread failed while reading data"))?;
+    let key = format!("{name} {model} {length}");
+    if !loaded.contains_key(&key) {
+        let (train, test) = crate::text::imdb(&folder().join(name), &folder().join(model), length)?;
+        loaded.insert(key.clone(), (Arc::new(train), Arc::new(test)));
+    }
+    Ok(loaded[&key].clone())
+}
+
+/// The sizes of a model in the data folder.
+#[cfg(feature = "bert")]
+pub fn bert(model: &str, pool: Pool) -> Result<Bert> {
+    crate::text::sizes(&folder().join(model), pool)
+}
+
+/// Its weights, put into a row of parameters.
+#[cfg(feature = "bert")]
+pub fn pretrained(model: &str, bert: &Bert, classes: usize, row: &mut [f64]) -> Result<()> {
+    crate::text::pretrained(&folder().join(model), bert, classes, row)
+}
+
+#[cfg(not(feature = "bert"))]
+const NO_TEXTS: &str = "this dibo reads no texts: build it with `cargo build --release --features bert` (or cuda)";
+
+/// Says how to get a dibo that reads texts.
+#[cfg(not(feature = "bert"))]
+pub fn texts(_name: &str, _model: &str, _length: usize) -> Result<Pair> {
+    bail!(NO_TEXTS)
+}
+
+/// Says how to get a dibo that reads texts.
+#[cfg(not(feature = "bert"))]
+pub fn bert(_model: &str, _pool: Pool) -> Result<Bert> {
+    bail!(NO_TEXTS)
+}
+
+/// Says how to get a dibo that reads texts.
+#[cfg(not(feature = "bert"))]
+pub fn pretrained(_model: &str, _bert: &Bert, _classes: usize, _row: &mut [f64]) -> Result<()> {
+    bail!(NO_TEXTS)
+}
+
 fn shipped() -> Result<(Dataset, Dataset)> {
     let unpack = |i: usize| -> Result<(&Path, Vec<u8>)> {
         let mut bytes = Vec::new();
@@ -76,10 +123,16 @@ pub fn list() -> String {
         let state = match official.read(&folder) {
             Ok((train, test)) => format!("here, digests are right: {} training and {} test samples", train.len(), test.len()),
             Err(e) if folder.join(official.name()).exists() => format!("not usable: {e}"),
-            Err(_) => format!("not here; `dibo data get {}` downloads it", official.name()),
+            Err(_) => format!(
+                "not here; `dibo data get {}` downloads it{}",
+                official.name(),
+                if cfg!(feature = "download") { "" } else { ", if built with --features download" }
+            ),
         };
         text += &format!("  {:<15} {state}\n", official.name());
     }
+    text += "  imdb            texts: put reviews.json or the hub's parquet files into imdb, and a BERT (config.json, model.safetensors, tokenizer.json)\n";
+    text += "                  into a folder of its own, such as minilm\n";
     text += "\nBy hand: put the four IDX files of a data set (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-…; raw or .gz) into a folder of its\nname inside the data folder.\n";
     text
 }
@@ -89,9 +142,22 @@ pub fn get(name: &str) -> Result<()> {
     let Some(official) = Official::ALL.into_iter().find(|o| o.name() == name) else {
         bail!("there is no data set '{name}' to get; known are mnist and fashion-mnist");
     };
-    let _ = official;
+    let into = folder().join(name);
+    fetch(official, &into)?;
+    println!("{name}: digests are right; it lies in {}", into.display());
+    Ok(())
+}
+
+#[cfg(feature = "download")]
+fn fetch(official: Official, into: &Path) -> Result<()> {
+    crate::download::fetch(&crate::download::source(official), None, &official.digests(), into)
+}
+
+#[cfg(not(feature = "download"))]
+fn fetch(official: Official, into: &Path) -> Result<()> {
     bail!(
-        "this dibo was built without the hub client: put the four IDX files of {name} into {} by hand (`dibo data` says which)",
-        folder().join(name).display()
+        "this dibo was built without the hub client: build it with `cargo install --path crates/dibo-cli --features download`, or put the four IDX files of {} into {} by hand (`dibo data` names them)",
+        official.name(),
+        into.display()
     );
 }

@@ -3,7 +3,11 @@ mod bench;
 mod check;
 mod claims;
 mod data;
+mod device;
+#[cfg(any(test, feature = "download"))]
+mod download;
 mod experiment;
+mod memory;
 #[cfg(feature = "net")]
 mod net;
 #[cfg(not(feature = "net"))]
@@ -13,6 +17,9 @@ mod pictures;
 mod report;
 mod results;
 mod runner;
+#[cfg(feature = "bert")]
+mod text;
+mod tune;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -21,6 +28,9 @@ use results::{Curves, Manifest};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
+
+#[global_allocator]
+static ALLOCATOR: memory::Counting = memory::Counting;
 
 /// Distributed bilevel optimisation over directed networks that change at every step.
 #[derive(Parser)]
@@ -49,6 +59,8 @@ enum Command {
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
     },
+    /// Find steps (and FAB's penalty) for an experiment, and write the best setting as a file that `dibo run` takes
+    Tune(tune::Options),
     /// Make the plots and the report of a results folder again
     Report {
         /// A folder that `dibo run` made
@@ -107,17 +119,41 @@ struct RunOptions {
     /// Folder of the data sets [default: DIBO_DATA, else the platform's data folder]
     #[arg(long)]
     data: Option<PathBuf>,
+    /// Where to compute
+    #[arg(long, value_enum, default_value_t)]
+    device: device::Device,
+    /// How a GPU computes matrix products
+    #[arg(long, value_enum, default_value_t)]
+    precision: device::Precision,
     /// Show no progress bar
     #[arg(long)]
     quiet: bool,
     /// Do everything anew instead of going on where an earlier run stopped
     #[arg(long)]
     fresh: bool,
+    /// Record more along the runs: `theory` for the proof's errors, distances, Lyapunov function and invariants
+    #[arg(long, value_name = "WHAT", value_parser = ["theory"])]
+    watch: Option<String>,
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match act(cli.command) {
+    // Whoever stops reading (`dibo list | head`) ends the program quietly, as with other commands, instead of making it panic.
+    #[cfg(unix)]
+    // SAFETY: nothing else has touched signals yet.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(asked) if !asked.use_stderr() => asked.exit(),
+        Err(wrong) => {
+            let text = wrong.to_string();
+            let what = text.split("\n\nUsage").next().unwrap_or(&text).trim_start_matches("error: ");
+            eprintln!("dibo: {}; `dibo --help` shows what there is", what.split_whitespace().collect::<Vec<_>>().join(" "));
+            return ExitCode::from(2);
+        }
+    };
+    match act(command) {
         Ok(code) => code,
         Err(e) => {
             // One line that says what, where and what would be right.
@@ -131,7 +167,19 @@ fn act(command: Option<Command>) -> Result<ExitCode> {
     match command {
         None => {
             println!("dibo {}: the quick start. `dibo --help` shows all commands.\n", env!("CARGO_PKG_VERSION"));
-            run("quickstart", RunOptions { set: Vec::new(), seeds: None, out: None, threads: None, data: None, quiet: false, fresh: true })
+            let options = RunOptions {
+                set: Vec::new(),
+                seeds: None,
+                out: None,
+                threads: None,
+                data: None,
+                device: device::Device::Cpu,
+                precision: device::Precision::Tf32,
+                quiet: false,
+                fresh: true,
+                watch: None,
+            };
+            run("quickstart", options)
         }
         Some(Command::Run { experiment, options }) => run(&experiment, options),
         Some(Command::List) => {
@@ -143,6 +191,7 @@ fn act(command: Option<Command>) -> Result<ExitCode> {
             print!("{}", check::explain(&experiment)?);
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Tune(options)) => tune::run(options),
         Some(Command::Report { folder }) => {
             let manifest = Manifest::read(&folder)?;
             let curves = Curves::read_csv(&folder.join("curves.csv"))?;
@@ -190,6 +239,10 @@ fn list() -> Result<()> {
 
 fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
     data::set_folder(options.data);
+    let engine = match options.device {
+        device::Device::Cpu => None,
+        device::Device::Cuda => Some(device::Engine::new(options.precision)?),
+    };
     let mut experiment = experiment::load(name, &options.set)?;
     if let Some(seeds) = options.seeds {
         anyhow::ensure!(seeds > 0, "--seeds is 0; at least one seed is needed");
@@ -203,14 +256,26 @@ fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
         std::fs::remove_dir_all(out.join("runs")).with_context(|| format!("cannot clear {}", out.display()))?;
     }
     check::before(&mut experiment)?;
-    watch_for_stop()?;
+    if options.watch.is_some() {
+        experiment.watch = true;
+        experiment.figures.extend(watched_figures());
+    }
+    runner::watch_for_stop()?;
     println!("{}: {}", experiment.name, experiment.title);
     for warning in warnings(&experiment) {
         println!("  warning: {warning}");
     }
     let (manifest, curves) =
-        runner::run(&experiment, &runner::Options { out: out.clone(), overrides: options.set, threads, quiet: options.quiet })?;
+        runner::run(&experiment, &runner::Options { out: out.clone(), overrides: options.set, threads, engine, quiet: options.quiet })?;
     keep(&experiment, &out, &manifest, &curves)?;
+    for run in manifest.runs.iter().filter(|r| r.outcome == "broken") {
+        println!(
+            "{}, seed {}: stopped, {}",
+            manifest.series[run.series].label,
+            run.seed,
+            run.reason.as_deref().unwrap_or("an invariant is broken")
+        );
+    }
     if runner::STOP.load(Relaxed) {
         println!("stopped early; the same command goes on from here");
         return Ok(ExitCode::from(130));
@@ -218,15 +283,22 @@ fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The first Ctrl-C stops the runs with what they have, the second leaves.
-fn watch_for_stop() -> Result<()> {
-    ctrlc::set_handler(|| {
-        if runner::STOP.swap(true, Relaxed) {
-            std::process::exit(130);
-        }
-        eprintln!("\nstopping: what is done is kept (Ctrl-C again to leave at once)");
-    })
-    .context("cannot watch for Ctrl-C")
+/// The plots of what `--watch theory` records.
+fn watched_figures() -> Vec<results::Figure> {
+    let about = [
+        ("V_D", "Consensus error V_D: distance of the agents from their α-weighted averages"),
+        ("V_S", "Tracking error V_S: distance of the trackers from the sum of directions"),
+        ("y_gap", "Distance of ŷ from y_λ*(x̂)"),
+        ("z_gap", "Distance of ẑ from y*(x̂)"),
+        ("lyapunov", "Lyapunov function Φ; inside the proved conditions it falls at every step"),
+        ("penalty_bias", "The penalty's bias: distance between ∇L_λ* and ∇F* at x̂"),
+    ];
+    let figure = |(name, title): (&str, &str)| results::Figure {
+        title: title.into(),
+        name: format!("theory-{}", name.to_lowercase().replace('_', "-")),
+        ..results::Figure::line(name, "y")
+    };
+    about.map(figure).into()
 }
 
 /// Each warning once, with the series it belongs to.
@@ -246,6 +318,7 @@ fn keep(experiment: &Experiment, out: &Path, manifest: &Manifest, curves: &Curve
 fn finish(out: &Path, manifest: &Manifest, curves: &Curves) -> Result<()> {
     let judged = claims::judge(manifest, curves);
     let mut extras = claims::extras(manifest, curves);
+    extras.extend(report::memory::extra(manifest));
     extras.extend(pictures::kept(out, manifest).into_iter().map(|(title, svg)| report::Extra { title, body: report::Body::Svg(svg) }));
     let page = report::write(out, manifest, curves, &judged, &extras)?;
     println!("\n{}", report::terminal_table(manifest));

@@ -1,7 +1,7 @@
 //! The picture of a cleaning: the training images that got the lowest weights, with the label they were given and the true one.
 use crate::report::base64;
 use crate::results::Manifest;
-use dibo::problem::learning::Learning;
+use dibo::problem::learning::{Learning, Model};
 use dibo::rows::{Real, View};
 use std::fmt::Write;
 use std::path::Path;
@@ -13,6 +13,9 @@ const ROWS: usize = 4;
 pub fn lowest<T: Real>(problem: &Learning<T>, views: &[View<'_, T>]) -> Option<String> {
     let (x, dealt) = (views.iter().find(|v| v.name == "x")?, problem.dealt());
     let hands = &dealt.hands;
+    if matches!(problem.net().model, Model::Bert(_)) {
+        return None;
+    }
     if views.iter().all(|v| v.name != "y") || x.columns.is_some() || (0..hands.len()).any(|i| x.row(i).len() != hands[i].train.len()) {
         return None;
     }

@@ -7,6 +7,7 @@ use parquet::file::{properties::WriterProperties, writer::SerializedFileWriter};
 use parquet::schema::types::Type;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -87,8 +88,11 @@ pub struct RunRecord {
     pub series: usize,
     /// Its seed.
     pub seed: u64,
-    /// `finished`, `reached`, `diverged` or `stopped`.
+    /// `finished`, `reached`, `diverged`, `stopped` or `broken`.
     pub outcome: String,
+    /// Why a broken run was stopped.
+    #[serde(default)]
+    pub reason: Option<String>,
     /// Iterations done.
     pub iterations: usize,
     /// Seconds of iterations, metrics not counted.
@@ -101,6 +105,9 @@ pub struct RunRecord {
     pub products: u64,
     /// Bytes of the algorithm's state vectors.
     pub state_bytes: u64,
+    /// What else is known of its memory.
+    #[serde(default)]
+    pub memory: Memory,
     /// Last value of each metric, where it has one.
     pub last: BTreeMap<String, f64>,
     /// Smallest value of each metric over all evaluations.
@@ -109,6 +116,17 @@ pub struct RunRecord {
     /// Mean of each metric over all evaluations.
     #[serde(default)]
     pub mean: BTreeMap<String, f64>,
+}
+
+/// The memory of one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// The state's vectors in words, such as `3 × 4070600 (y z, ty tz, dy dz) + 2 × 54000 (x, dx) numbers of 4 bytes`.
+    pub vectors: String,
+    /// Bytes of the data, 0 where there is none.
+    pub data_bytes: u64,
+    /// Most bytes that were allocated at once during the run; 0 where other runs went on beside it.
+    pub peak_bytes: u64,
 }
 
 /// One plot, as the experiment file asks for it.
@@ -124,8 +142,8 @@ pub struct Figure {
     /// (then each point is one series' last value).
     #[serde(default = "iteration")]
     pub x: String,
-    /// Column on the vertical axis: a metric, or for `kind = "bar"` also `seconds`, `bytes`, `state_bytes`, `iterations`,
-    /// `bytes_per_iteration`; with `min:` or `mean:` before a metric, its smallest value or its mean along the run.
+    /// Column on the vertical axis: a metric, or for `kind = "bar"` also `seconds`, `bytes`, `state_bytes`, `peak_bytes`,
+    /// `iterations`, `bytes_per_iteration`; with `min:` or `mean:` before a metric, its smallest value or its mean along the run.
     pub y: String,
     /// A second metric drawn dotted on the right axis.
     #[serde(default)]
@@ -136,7 +154,7 @@ pub struct Figure {
     /// Logarithmic axes, any of `x` and `y`, such as `"xy"`.
     #[serde(default)]
     pub log: String,
-    /// Only series whose settings have these values.
+    /// Only series whose settings have these values; `"0.15|0.2"` allows several, and an empty one stands for a setting that is not given.
     #[serde(default)]
     pub only: BTreeMap<String, String>,
     /// One panel for each value of this setting, side by side.
@@ -205,11 +223,20 @@ pub struct CurveRow {
 
 /// Writes a file so that a reader sees the old content or the new, never a part: to a temporary name, then renamed.
 pub fn write_file(path: &Path, content: &[u8]) -> Result<()> {
+    write_file_with(path, |file| file.write_all(content))
+}
+
+/// The same for content that is written piece by piece.
+pub fn write_file_with(path: &Path, write: impl FnOnce(&mut std::fs::File) -> std::io::Result<()>) -> Result<()> {
     let name = path.file_name().with_context(|| format!("{} is not a file name", path.display()))?;
     let mut temporary = name.to_os_string();
     temporary.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(temporary);
-    std::fs::write(&temporary, content).with_context(|| format!("cannot write {}", temporary.display()))?;
+    let written = std::fs::File::create(&temporary).and_then(|mut file| write(&mut file));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written.with_context(|| format!("cannot write {}", temporary.display()))?;
     std::fs::rename(&temporary, path).with_context(|| format!("cannot write {}", path.display())).inspect_err(|_| {
         let _ = std::fs::remove_file(&temporary);
     })

@@ -189,3 +189,62 @@ fn trace_prints_json() {
     let missing = dibo(folder.path(), &["trace", "nothing.json"]);
     assert_eq!(missing.status.code(), Some(2));
 }
+
+#[test]
+fn tune_finds_goes_on_and_writes_a_file_that_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("small.toml"), SMALL.replace("every = 20", "every = 20\ntarget = 0.2")).unwrap();
+    let tune = |arguments: &[&str]| {
+        let output = dibo(folder.path(), &[&["tune", "small.toml", "--quiet", "--seeds", "2", "--out", "t"], arguments].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let line =
+        |out: &str, with: &str| out.lines().find(|l| l.contains(with)).unwrap_or_else(|| panic!("{with} is missing in {out}")).to_string();
+    let first = tune(&[]);
+    let best = line(&first, "best: ");
+    // The lists of the file are the grid: λ is 20 or 60.
+    assert!(best.contains("lambda = 20") || best.contains("lambda = 60"), "{best}");
+    for file in ["best.toml", "tune.csv", "plots/tune.svg", "plots/tune.png"] {
+        assert!(folder.path().join("t").join(file).metadata().unwrap().len() > 0, "{file}");
+    }
+    // All is kept: the same command runs nothing and says the same.
+    let again = tune(&[]);
+    assert_eq!(line(&again, "best: "), best);
+    assert!(line(&again, "iterations run").starts_with("0 iterations run"), "{again}");
+    // Cut off in the middle: half of what was kept is gone, the rest is done again, to the same end.
+    let tracks: Vec<_> = std::fs::read_dir(folder.path().join("t/tracks")).unwrap().map(|e| e.unwrap().path()).collect();
+    tracks.iter().step_by(2).for_each(|p| std::fs::remove_file(p).unwrap());
+    let resumed = tune(&[]);
+    assert_eq!(line(&resumed, "best: "), best);
+    assert!(!line(&resumed, "iterations run").starts_with("0 iterations run"));
+    let run = dibo(folder.path(), &["run", "t/best.toml", "--quiet", "--out", "r"]);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    // Another algorithm than the file's is refused with what there is.
+    let missing = dibo(folder.path(), &["tune", "small.toml", "--algorithm", "push-sgd"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(text(&missing.stderr).contains("the file has fab"));
+}
+
+#[test]
+fn watching_the_theory_records_it_and_stops_a_run_that_breaks_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("small.toml"), SMALL).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = dibo(folder.path(), &[&["run", "small.toml", "--quiet", "--seeds", "1", "--watch", "theory"], arguments].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    assert!(!run(&["--set", "run.every=1", "--set", "run.iterations=50"]).contains("stopped,"));
+    let out = folder.path().join("results/small");
+    let curves = std::fs::read_to_string(out.join("curves.csv")).unwrap();
+    for column in ["V_D", "V_S", "D_x", "S_z", "y_gap", "z_gap", "lyapunov", "penalty_bias", "averaged_dynamics"] {
+        assert!(curves.lines().next().unwrap().contains(column), "{column}");
+    }
+    assert!(out.join("plots/theory-lyapunov.svg").exists());
+    // Frozen weights over links that fail lose mass.
+    let broken = run(&["--set", "algorithm.name=static-fab", "--out", "broken"]);
+    assert!(broken.contains("Weights were lost"), "{broken}");
+    let wrong = dibo(folder.path(), &["run", "small.toml", "--watch", "birds"]);
+    assert_eq!(wrong.status.code(), Some(2));
+}

@@ -251,6 +251,7 @@ fn pick<T: Real>(weights: Weights<'_, T>, receivers: &[usize], senders: &[usize]
         Weights::Receiver(w) => Picked::Receiver(some(w, receivers)),
         Weights::Sender(w) => Picked::Sender(some(w, senders)),
         Weights::Entry(w) => Picked::Entry(some(w, entries)),
+        Weights::Applied => Picked::Entry(vec![T::ONE; entries.len()]),
     }
 }
 

@@ -61,7 +61,7 @@ fn main() {
         let mut v = Stack::zeros(n, &problem.upper(), &[problem.lower(); 2]);
         for i in 0..n {
             let [_, y, z] = v.row_mut(i);
-            y.iter_mut().zip(z).zip(&start.y[i]).for_each(|((y, z), s)| (*y, *z) = (*s as f32, *s as f32));
+            y.iter_mut().zip(z).zip(&start.y[0]).for_each(|((y, z), s)| (*y, *z) = (*s as f32, *s as f32));
         }
         let (mut d, mut k) = (v.clone(), 0);
         let gradients = best(10, count, || {

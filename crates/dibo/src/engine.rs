@@ -6,6 +6,8 @@ use crate::network::{Network, Traffic};
 use crate::problem::{Bilevel, Counted, Oracle, Start};
 use crate::rows::{Real, View};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// How a run is to go.
@@ -32,6 +34,8 @@ pub enum Outcome {
     Diverged(usize),
     /// It was asked to stop; a checkpoint can carry on from here.
     Stopped(usize),
+    /// An invariant was seen not to hold at this iteration; the record says which.
+    Broken(usize),
 }
 
 impl Outcome {
@@ -42,6 +46,7 @@ impl Outcome {
             Outcome::Reached(_) => "reached",
             Outcome::Diverged(_) => "diverged",
             Outcome::Stopped(_) => "stopped",
+            Outcome::Broken(_) => "broken",
         }
     }
 }
@@ -77,12 +82,14 @@ pub struct Record {
     pub samples: Vec<Sample>,
     /// Bytes of the algorithm's state.
     pub state_bytes: u64,
+    /// Why a broken run was stopped.
+    pub reason: Option<String>,
 }
 
-/// Everything needed to go on later with the same bits.
+/// Everything needed to go on later with the same bits. While a run goes on it borrows the state's memory instead of copying it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound = "T: Real")]
-pub struct Checkpoint<T> {
+pub struct Checkpoint<'a, T: Clone> {
     /// Iterations done.
     pub k: usize,
     /// Digest of the experiment it belongs to.
@@ -96,7 +103,7 @@ pub struct Checkpoint<T> {
     /// Oracle calls.
     pub oracle: Oracle,
     /// The state's memory.
-    pub memory: Vec<Vec<T>>,
+    pub memory: Vec<Cow<'a, [T]>>,
     /// The network's memory.
     pub network: Vec<u8>,
 }
@@ -105,22 +112,61 @@ pub struct Checkpoint<T> {
 const MAGIC: &[u8; 8] = b"dibo-ck3";
 
 /// FNV-1a: no single changed byte goes unseen, and it is the same on every machine.
-fn checksum(bytes: &[u8]) -> [u8; 8] {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3)).to_le_bytes()
+fn checksum(before: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(before, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3))
 }
 
-impl<T: Real> Checkpoint<T> {
+/// What the checksum of nothing is.
+const EMPTY: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// Hands on what is written and keeps its checksum.
+struct Summed<W> {
+    to: W,
+    sum: u64,
+}
+
+impl<W: Write> Write for Summed<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        self.sum = checksum(self.sum, &bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.to.flush()
+    }
+}
+
+impl<T: Real> Checkpoint<'_, T> {
+    /// Writes the file's bytes, piece by piece: no copy of the state is made.
+    pub fn write(&self, to: impl Write) -> std::io::Result<()> {
+        let mut to = Summed { to: std::io::BufWriter::new(to), sum: EMPTY };
+        to.to.write_all(MAGIC)?;
+        let mut to = postcard::to_io(self, to).map_err(std::io::Error::other)?;
+        let sum = to.sum.to_le_bytes();
+        to.to.write_all(&sum)?;
+        to.to.flush()
+    }
+
     /// The file's bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let body = postcard::to_stdvec(self).expect("numbers and strings can be written");
-        [&MAGIC[..], &checksum(&body), &body].concat()
+        let mut bytes = Vec::new();
+        self.write(&mut bytes).expect("memory can be written");
+        bytes
+    }
+
+    /// The same with a copy of the state's memory, to keep beyond the run.
+    pub fn into_owned(self) -> Checkpoint<'static, T> {
+        let memory = self.memory.into_iter().map(|m| Cow::Owned(m.into_owned())).collect();
+        let Checkpoint { k, digest, samples, seconds, traffic, oracle, network, .. } = self;
+        Checkpoint { k, digest, samples, seconds, traffic, oracle, memory, network }
     }
 
     /// Reads what [`to_bytes`](Self::to_bytes) wrote; says what is wrong with anything else.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let rest = bytes.strip_prefix(MAGIC).ok_or("not a checkpoint of this version of dibo")?;
-        let (sum, body) = rest.split_at_checked(8).ok_or("damaged checkpoint: it is cut off")?;
-        if sum != checksum(body) {
+        let (body, sum) = rest.split_last_chunk::<8>().ok_or("damaged checkpoint: it is cut off")?;
+        if *sum != checksum(EMPTY, body).to_le_bytes() {
             return Err("damaged checkpoint: its bytes are not those that were written".into());
         }
         postcard::from_bytes(body).map_err(|e| format!("damaged checkpoint: {e}"))
@@ -132,6 +178,10 @@ pub trait Watch<T: Real> {
     /// Called between iterations, at least every [`Plan::every`]: return false to stop.
     fn go_on(&mut self, _k: usize) -> bool {
         true
+    }
+    /// More metrics of a state at an evaluation, and the invariant that it breaks, if any: then the run stops.
+    fn measure(&mut self, _k: usize, _views: &[View<'_, T>]) -> (Vec<(&'static str, f64)>, Option<String>) {
+        (Vec::new(), None)
     }
     /// The metrics of a state: where a process owns some agents only, whoever watches must fetch the others' rows first.
     fn values(&mut self, _k: usize, problem: &dyn Bilevel<T>, views: &[View<'_, T>]) -> Result<Vec<(String, f64)>, String> {
@@ -146,7 +196,7 @@ pub trait Watch<T: Real> {
     /// The state at the end.
     fn finished(&mut self, _views: &[View<'_, T>]) {}
     /// A checkpoint.
-    fn checkpoint(&mut self, _checkpoint: Checkpoint<T>) {}
+    fn checkpoint(&mut self, _checkpoint: Checkpoint<'_, T>) {}
 }
 
 /// Nobody watches.
@@ -159,7 +209,7 @@ pub fn run<T: Real>(
     network: &mut dyn Network<T>,
     start: &Start,
     plan: &Plan,
-    resume: Option<Checkpoint<T>>,
+    resume: Option<Checkpoint<'_, T>>,
     watch: &mut dyn Watch<T>,
 ) -> Result<Record, String> {
     let before = network.traffic();
@@ -183,9 +233,13 @@ pub fn run<T: Real>(
     debug_assert!(before.rounds == 0, "a network serves one run");
     let state_bytes = state.memory().iter().map(|r| r.bytes() as u64).sum();
     let every = plan.every.max(1);
+    let mut reason = None;
     let outcome = loop {
         if samples.last().is_none_or(|s: &Sample| s.k < k) {
-            let values = watch.values(k, problem, &state.views())?;
+            let (more, broken) = watch.measure(k, &state.views());
+            reason = broken;
+            let mut values = watch.values(k, problem, &state.views())?;
+            values.extend(more.into_iter().map(|(name, v)| (name.to_string(), v)));
             let sample = Sample { k, seconds: clock.as_secs_f64(), traffic: network.traffic(), oracle: counted.calls(), values };
             watch.sample(&sample);
             samples.push(sample);
@@ -194,6 +248,9 @@ pub fn run<T: Real>(
         let watched = plan.target.as_ref().map(|t| t.0.as_str()).into_iter().chain(["relative_error", "loss"]).find_map(|m| last.get(m));
         if watched.is_some_and(|v| !v.is_finite() || v > plan.diverged_above) {
             break Outcome::Diverged(k);
+        }
+        if reason.is_some() {
+            break Outcome::Broken(k);
         }
         if plan.target.as_ref().is_some_and(|(metric, below)| last.get(metric).is_some_and(|v| v < *below)) {
             break Outcome::Reached(k);
@@ -210,7 +267,7 @@ pub fn run<T: Real>(
                 seconds: clock.as_secs_f64(),
                 traffic: network.traffic(),
                 oracle: counted.calls(),
-                memory: state.memory().iter().map(|r| r.data().to_vec()).collect(),
+                memory: state.memory().into_iter().map(|r| r.numbers()).collect(),
                 network: network.memory(),
             });
         }
@@ -226,17 +283,18 @@ pub fn run<T: Real>(
                 return Err(why);
             }
         }
+        network.wait();
         clock += from.elapsed();
     };
     watch.finished(&state.views());
-    Ok(Record { outcome, samples, state_bytes })
+    Ok(Record { outcome, samples, state_bytes, reason: reason.filter(|_| matches!(outcome, Outcome::Broken(_))) })
 }
 
-fn restore<T: Real>(state: &mut dyn State<T>, from: &Checkpoint<T>) -> Result<(), String> {
+fn restore<T: Real>(state: &mut dyn State<T>, from: &Checkpoint<'_, T>) -> Result<(), String> {
+    let other = "the checkpoint belongs to another experiment: its vectors have other sizes";
     let mut memory = state.memory();
-    if memory.len() != from.memory.len() || memory.iter().zip(&from.memory).any(|(m, s)| m.data().len() != s.len()) {
-        return Err("the checkpoint belongs to another experiment: its vectors have other sizes".into());
+    if memory.len() != from.memory.len() {
+        return Err(other.into());
     }
-    memory.iter_mut().zip(&from.memory).for_each(|(m, s)| m.data_mut().copy_from_slice(s));
-    Ok(())
+    memory.iter_mut().zip(&from.memory).try_for_each(|(m, s)| m.restore(s)).map_err(|e| format!("{other}: {e}"))
 }

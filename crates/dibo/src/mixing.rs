@@ -100,16 +100,23 @@ impl<T: Real> Mixing<T> {
         }
     }
 
+    /// Calls `with(receiver, sender, A's entry, B's entry)` for every link, those to oneself included.
+    pub fn for_each_entry(&self, mut with: impl FnMut(usize, usize, f64, f64)) {
+        for i in 0..self.graph.agents() {
+            for (e, j) in self.graph.entry_range(i).zip(self.graph.senders(i)) {
+                let j = *j as usize;
+                with(i, j, self.a.0.get(i, j, e).f64(), self.b.0.get(i, j, e).f64());
+            }
+        }
+    }
+
     /// The smallest non-zero weights of `A` and `B`: the paper's a and b.
     pub fn smallest(&self) -> (f64, f64) {
         let (mut a, mut b) = (f64::INFINITY, f64::INFINITY);
-        for i in 0..self.graph.agents() {
-            for (e, j) in self.graph.entry_range(i).zip(self.graph.senders(i)) {
-                let (wa, wb) = (self.a.0.get(i, *j as usize, e).f64(), self.b.0.get(i, *j as usize, e).f64());
-                a = if wa > 0.0 { a.min(wa) } else { a };
-                b = if wb > 0.0 { b.min(wb) } else { b };
-            }
-        }
+        self.for_each_entry(|_, _, wa, wb| {
+            a = if wa > 0.0 { a.min(wa) } else { a };
+            b = if wb > 0.0 { b.min(wb) } else { b };
+        });
         (a, b)
     }
 }
@@ -133,13 +140,13 @@ pub type Matrix = Vec<Vec<f64>>;
 pub struct Sequence {
     graphs: Arc<dyn GraphSequence>,
     rule: Rule,
-    frozen: bool,
+    frozen: Option<Arc<Mixing<f64>>>,
 }
 
 impl Sequence {
     /// Uniform weights on these graphs.
     pub fn uniform(graphs: impl GraphSequence + 'static) -> Self {
-        Sequence { graphs: Arc::new(graphs), rule: Rule::Uniform, frozen: false }
+        Sequence { graphs: Arc::new(graphs), rule: Rule::Uniform, frozen: None }
     }
 
     /// Other weights on these graphs. Says what is wrong if they cannot be stochastic.
@@ -163,7 +170,7 @@ impl Sequence {
                 }
             }
         }
-        Ok(Sequence { graphs, rule, frozen: false })
+        Ok(Sequence { graphs, rule, frozen: None })
     }
 
     /// Explicit matrices `A` and `B`, used in turn; refused if one is not stochastic.
@@ -190,13 +197,16 @@ impl Sequence {
             let linked = |i: usize, j: usize| a[i][j] > 0.0 || b[i][j] > 0.0;
             graphs.push(DiGraph::from_edges(n, (0..n).flat_map(|i| (0..n).map(move |j| (j, i))).filter(|(j, i)| linked(*i, *j))));
         }
-        Ok(Sequence { graphs: Arc::new(crate::graph::List::new(graphs)), rule: Rule::Given(matrices), frozen: false })
+        Ok(Sequence { graphs: Arc::new(crate::graph::List::new(graphs)), rule: Rule::Given(matrices), frozen: None })
     }
 
     /// Keeps the weights of iteration 0 for ever, while links really come and go: a message over a missing link is lost, and so is the
     /// weight it carried. This is what a method that ignores changes of topology does.
     pub fn frozen(mut self) -> Self {
-        self.frozen = true;
+        let mut first = Mixing::default();
+        self.graphs.fill(0, &mut first.graph);
+        self.weigh(0, &mut first);
+        self.frozen = Some(Arc::new(first));
         self
     }
 
@@ -218,13 +228,8 @@ impl Sequence {
     /// Writes iteration `k` into `mixing`, reusing its memory.
     pub fn fill<T: Real>(&self, k: usize, mixing: &mut Mixing<T>) {
         self.graphs.fill(k, &mut mixing.graph);
-        if self.frozen {
-            let mut first = Mixing::<f64>::default();
-            self.graphs.fill(0, &mut first.graph);
-            self.weigh(0, &mut first);
-            let now = mixing.graph.clone();
-            let stays = |s: usize, r: usize| now.senders(r).binary_search(&(s as u32)).is_ok();
-            mixing.graph = DiGraph::from_edges(self.agents(), first.graph.edges().filter(|(s, r)| stays(*s, *r)));
+        if let Some(first) = &self.frozen {
+            mixing.graph.retain(|sender, receiver| first.graph.senders(receiver).binary_search(&sender).is_ok());
             set_entries(mixing, |i, j| first.a(i, j), |i, j| first.b(i, j));
         } else {
             self.weigh(k, mixing);
@@ -239,8 +244,8 @@ impl Sequence {
                 if let (Values::Receiver(a), Values::Sender(b)) = (&mut a.0, &mut b.0) {
                     a.clear();
                     b.clear();
-                    a.extend((0..n).map(|i| T::of(1.0 / graph.senders(i).len() as f64)));
-                    b.extend((0..n).map(|j| T::of(1.0 / graph.out_degree(j) as f64)));
+                    a.extend(graph.in_degrees().map(|d| T::of(1.0 / f64::from(d))));
+                    b.extend(graph.out_degrees().iter().map(|d| T::of(1.0 / f64::from(*d))));
                 } else {
                     unreachable!("a uniform sequence never stores other weights")
                 }

@@ -3,12 +3,12 @@ mod lossy;
 pub use lossy::{Ends, Lossy};
 
 use crate::mixing::{Mixing, Sequence};
-use crate::rows::{Buffer, Disjoint, GROUP, Pair, Part, Real, Rows, Threads, add, push_pull_rows, push_rows};
+use crate::rows::{Buffer, Disjoint, GROUP, Pair, Part, Real, Rows, Threads, Weights, push_pull_rows, push_rows, save_rows};
 
 /// One variable's exchange in a round. With `pull`, the decision variable becomes `A·v − η∘t` where t is `push` **before** the
 /// round; `push` becomes `B·t − minus`.
 pub struct Lane<'a, T> {
-    /// What is pulled, and one step size per column.
+    /// What is pulled, and one step size per column (per variable where the rows lie on a device).
     pub pull: Option<(&'a mut Rows<T>, &'a [T])>,
     /// What is pushed.
     pub push: &'a mut Rows<T>,
@@ -54,8 +54,12 @@ pub trait Network<T: Real> {
     fn owned(&self) -> &[usize];
     /// The threads a run may use.
     fn threads(&self) -> &Threads;
+    /// Moves rows whose variables end at these columns to where the network wants them: host memory, unless it mixes on a device.
+    fn place(&self, _rows: &mut Rows<T>, _ends: &[usize]) {}
     /// Round `k`: every agent sends one message over each of its links in `G^k` and every lane is mixed in place.
     fn round(&mut self, k: usize, lanes: &mut [Lane<'_, T>]);
+    /// Waits until what was begun is done, for the clock; only a device has anything to wait for.
+    fn wait(&self) {}
     /// What has been sent.
     fn traffic(&self) -> Traffic;
     /// Number of the round to come, for methods with several rounds an iteration.
@@ -92,8 +96,14 @@ pub struct Simulator<T> {
 
 /// Below this many bytes a stack is mixed as a whole, split over threads by rows; above it, panel by panel.
 const WHOLE: usize = 1 << 20;
-/// Size of a panel's copy: two of them stay in the first-level cache, where each row is read once for every neighbour.
-const PANEL: usize = 1 << 14;
+/// The same where rows hear more than [`MANY`] others.
+const FEW: usize = 1 << 18;
+const MANY: usize = 8;
+/// Size of a panel's copies of v and of t: in the first-level cache, where each row is read once for every neighbour, unless the rows' pieces would be
+/// shorter than [`PIECE`], below which memory is read slowly; then up to [`FAR`], in the second-level cache.
+const NEAR: usize = 1 << 14;
+const PIECE: usize = 1 << 11;
+const FAR: usize = 1 << 18;
 /// Least work of a thread (entries × groups of columns): below it, handing rows to another core costs more than it saves.
 const LEAST: usize = 1 << 11;
 
@@ -104,10 +114,31 @@ impl<T: Real> Simulator<T> {
         Simulator {
             owned: (0..sequence.agents()).collect(),
             made: (0..kept).map(|_| None).collect(),
-            scratch: vec![Buffer::new(64); 2 * threads.count()],
+            scratch: vec![Buffer::new(64); threads.count().max(2)],
             traffic: Traffic::default(),
             sequence,
             threads,
+        }
+    }
+
+    /// A round in which lanes on a device are mixed by `far`.
+    pub fn round_with(&mut self, k: usize, lanes: &mut [Lane<'_, T>], mut far: impl FnMut(&Mixing<T>, &mut Lane<'_, T>)) {
+        let repeats = self.sequence.period() == Some(self.made.len());
+        let slot = if repeats { k % self.made.len() } else { 0 };
+        if self.made[slot].is_none() || !repeats {
+            self.sequence.fill(k, self.made[slot].get_or_insert_default());
+        }
+        let mixing = self.made[slot].as_ref().expect("filled above");
+        let links = mixing.graph.links() as u64;
+        self.traffic.rounds += 1;
+        self.traffic.messages += links;
+        for lane in lanes {
+            let pulled = lane.pull.as_ref().map_or(0, |(v, _)| v.width());
+            self.traffic.bytes += links * ((pulled + lane.push.width()) * size_of::<T>()) as u64;
+            match lane.push.remote() {
+                Some(_) => far(mixing, lane),
+                None => mix_lane(mixing, &self.threads, &mut self.scratch, lane),
+            }
         }
     }
 
@@ -131,20 +162,7 @@ impl<T: Real> Network<T> for Simulator<T> {
     }
 
     fn round(&mut self, k: usize, lanes: &mut [Lane<'_, T>]) {
-        let repeats = self.sequence.period() == Some(self.made.len());
-        let slot = if repeats { k % self.made.len() } else { 0 };
-        if self.made[slot].is_none() || !repeats {
-            self.sequence.fill(k, self.made[slot].get_or_insert_default());
-        }
-        let mixing = self.made[slot].as_ref().expect("filled above");
-        let links = mixing.graph.links() as u64;
-        self.traffic.rounds += 1;
-        self.traffic.messages += links;
-        for lane in lanes {
-            let pulled = lane.pull.as_ref().map_or(0, |(v, _)| v.width());
-            self.traffic.bytes += links * ((pulled + lane.push.width()) * size_of::<T>()) as u64;
-            mix_lane(mixing, &self.threads, &mut self.scratch, lane);
-        }
+        self.round_with(k, lanes, |_, _| unreachable!("the simulator's rows lie on the host"));
     }
 
     fn traffic(&self) -> Traffic {
@@ -160,12 +178,15 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
     let (n, stride) = (lane.push.count(), lane.push.stride());
     assert!(lane.pull.as_ref().is_none_or(|(v, _)| v.count() == n && v.stride() == stride), "pulled and pushed rows have one shape");
     let (csr, a, b) = (mixing.graph.csr(), mixing.a.weights(), mixing.b.weights());
-    let minus = lane.minus.map_or(&[] as &[T], |d| d.data());
-    let mix = |v: Option<&(Disjoint<T>, &[T])>, t: &Disjoint<T>, part: Part, old_v: &[T], old_t: &[T]| match v {
+    let [minus, plus] = [lane.minus, lane.plus].map(|d| d.map_or(&[] as &[T], |d| d.data()));
+    let mix = |v: Option<&(Disjoint<T>, &[T])>, t: &Disjoint<T>, part: Part, old_v: &[T], old_t: &[T], b: Weights<'_, T>| match v {
         Some((v, eta)) => push_pull_rows(Pair { v, t }, part, Pair { v: old_v, t: old_t }, csr, a, b, eta, minus),
         None => push_rows(t, part, old_t, csr, b, minus),
     };
-    if lane.push.bytes() <= WHOLE {
+    // Rows that hear many others are worth a copy that is read from a nearer cache, even if all rows would fit in a farther one; not so if
+    // several threads, which split stacks by rows, would have to hand the copy to each other.
+    let many = csr.from.len() > MANY * n && threads.count() == 1;
+    if lane.push.bytes() <= if many { FEW } else { WHOLE } {
         if let Some(plus) = lane.plus {
             lane.push.add(plus, threads);
         }
@@ -182,37 +203,31 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
         });
         let least = if threads.count() == 1 { n } else { LEAST / (csr.from.len() * (stride / GROUP) / n.max(1)).max(1) };
         threads.ranges(n, least, |_, rows| {
-            mix(v.as_ref(), &t, Part { rows, columns: 0..stride, stride, source_stride: stride }, old_v, old_t);
+            mix(v.as_ref(), &t, Part { rows, columns: 0..stride, stride, source_stride: stride }, old_v, old_t, b);
         });
     } else {
-        // Panel by panel: copy the old columns of all rows, then write them in place.
-        let width = (PANEL / size_of::<T>() / n / GROUP * GROUP).clamp(GROUP, stride);
+        // Panel by panel: copy the old columns of all rows, v and t side by side, then write them in place.
+        let bytes = (NEAR / n).max(PIECE.min(FAR / n));
+        let width = (bytes / size_of::<T>() / GROUP * GROUP).clamp(GROUP, stride);
         let old = Disjoint::new(scratch);
         let t = Disjoint::new(lane.push.data_mut());
         let v = lane.pull.as_mut().map(|(v, eta)| (Disjoint::new(v.data_mut()), *eta));
         threads.ranges(stride.div_ceil(width), 1, |thread, panels| {
-            // SAFETY: two scratches a thread.
-            let [old_v, old_t] = (unsafe { old.get(2 * thread..2 * thread + 2) }) else { return };
+            // SAFETY: one scratch a thread.
+            let [old] = (unsafe { old.get(thread..thread + 1) }) else { return };
+            // Never shrunk: what stays behind a panel is not looked at.
+            old.resize(old.len().max(2 * n * width), T::ZERO);
             for panel in panels {
                 let columns = panel * width..((panel + 1) * width).min(stride);
-                let save = |rows: &Disjoint<T>, old: &mut Buffer<T>| {
-                    old.resize(n * columns.len(), T::ZERO);
-                    for (i, to) in old.chunks_exact_mut(columns.len()).enumerate() {
-                        // SAFETY: the columns of different threads do not overlap.
-                        to.copy_from_slice(unsafe { rows.get(i * stride + columns.start..i * stride + columns.end) });
-                    }
-                };
-                save(&t, old_t);
-                if let Some(plus) = lane.plus {
-                    for (i, to) in old_t.chunks_exact_mut(columns.len()).enumerate() {
-                        add(to, &plus.data()[i * stride + columns.start..i * stride + columns.end]);
-                    }
-                }
+                let (old_t, source_stride) = (columns.len(), 2 * columns.len());
+                let part = Part { rows: 0..n, columns, stride, source_stride };
                 if let Some((v, _)) = &v {
-                    save(v, old_v);
+                    save_rows(old, v, part.clone(), &[], Weights::Applied);
                 }
-                let part = Part { rows: 0..n, columns: columns.clone(), stride, source_stride: columns.len() };
-                mix(v.as_ref(), &t, part, old_v, old_t);
+                // Weighted once for all receivers where these are many.
+                let (before, after) = if many && matches!(b, Weights::Sender(_)) { (b, Weights::Applied) } else { (Weights::Applied, b) };
+                save_rows(&mut old[old_t..], &t, part.clone(), plus, before);
+                mix(v.as_ref(), &t, part, old, &old[old_t..], after);
             }
         });
     }

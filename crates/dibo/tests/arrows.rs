@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("algorithm", &["rows", "network", "problem", "schedule"]),
     ("metrics", &["algorithm", "problem", "rows"]),
     ("engine", &["algorithm", "metrics", "network", "problem", "rows"]),
-    ("theory", &["graph", "mixing", "rows"]),
+    ("theory", &["graph", "mixing", "problem", "rows"]),
     ("trace", &["algorithm", "graph", "mixing", "network", "problem", "rows"]),
 ];
 

@@ -97,7 +97,7 @@ fn a_round_is_the_definition() {
     for k in 0..90 {
         let (m, old_v, old_t): (Mixing<f64>, _, _) = (graphs(4).at(k), v.clone(), t.clone());
         network.round(k, &mut [Lane::push_pull(&mut v, &eta, &mut t, &d, false)]);
-        for i in 0..n {
+        for (i, sums) in sums.iter_mut().enumerate() {
             let heard: Vec<usize> = m.graph.senders(i).iter().map(|j| *j as usize).filter(|j| *j == i || loss.arrives(k, *j, i)).collect();
             let weight: f64 = heard.iter().map(|j| m.a(i, *j)).sum();
             for c in 0..width {
@@ -105,7 +105,7 @@ fn a_round_is_the_definition() {
                 assert!((v.row(i)[c] - (pulled / weight - 0.1 * old_t.row(i)[c])).abs() < 1e-12);
                 let mut pushed = -d.row(i)[c];
                 for j in m.graph.senders(i).iter().map(|j| *j as usize) {
-                    let (sent, had) = &mut sums[i][j];
+                    let (sent, had) = &mut sums[j];
                     sent[c] += m.b(i, j) * old_t.row(j)[c];
                     if heard.contains(&j) {
                         pushed += sent[c] - had[c];
@@ -120,12 +120,12 @@ fn a_round_is_the_definition() {
 
 #[test]
 fn a_checkpoint_holds_what_is_in_flight() {
-    struct Half(Option<Checkpoint<f64>>, Vec<u64>);
+    struct Half(Option<Checkpoint<'static, f64>>, Vec<u64>);
     impl Watch<f64> for Half {
         fn go_on(&mut self, k: usize) -> bool {
             k != 100 || self.0.is_some()
         }
-        fn checkpoint(&mut self, checkpoint: Checkpoint<f64>) {
+        fn checkpoint(&mut self, checkpoint: Checkpoint<'_, f64>) {
             self.0 = Some(Checkpoint::from_bytes(&checkpoint.to_bytes()).unwrap());
         }
         fn finished(&mut self, views: &[dibo::rows::View<'_, f64>]) {

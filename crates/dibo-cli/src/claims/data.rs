@@ -179,6 +179,14 @@ pub fn power(points: &[(f64, f64)]) -> Option<Fit> {
     fit(&points.iter().map(|(x, y)| (x.ln(), y.ln())).collect::<Vec<_>>())
 }
 
+/// The mean of several slopes and the standard error of that mean; `None` for fewer than two.
+pub fn over_instances(slopes: &[f64]) -> Option<(f64, f64)> {
+    let n = slopes.len() as f64;
+    let mean = slopes.iter().sum::<f64>() / n;
+    let variance = slopes.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    (slopes.len() > 1 && mean.is_finite()).then(|| (mean, (variance / n).sqrt()))
+}
+
 /// `a, b, c`.
 pub fn list(items: impl IntoIterator<Item = String>) -> String {
     items.into_iter().collect::<Vec<_>>().join(", ")

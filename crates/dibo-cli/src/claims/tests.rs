@@ -12,11 +12,13 @@ struct Fake {
     metric: &'static str,
     curve: Vec<(usize, f64)>,
     state: u64,
+    /// Bytes an iteration.
+    bytes: u64,
 }
 
 fn fake(algorithm: &'static str, settings: &[(&'static str, &str)]) -> Fake {
     let settings = settings.iter().map(|(k, v)| (*k, v.to_string())).collect();
-    Fake { algorithm, settings, outcome: "finished", iterations: 100, metric: "relative_error", curve: vec![], state: 100 }
+    Fake { algorithm, settings, outcome: "finished", iterations: 100, metric: "relative_error", curve: vec![], state: 100, bytes: 100 }
 }
 
 impl Fake {
@@ -58,12 +60,14 @@ fn claim(id: &str, fakes: Vec<Fake>) -> Claim {
             series: index,
             seed: 0,
             outcome: f.outcome.into(),
+            reason: None,
             iterations: f.iterations,
             seconds: f.iterations as f64 * if f.algorithm == "fab" { 0.01 } else { 0.1 },
-            bytes: 100 * f.iterations as u64,
+            bytes: f.bytes * f.iterations as u64,
             gradients: 1,
             products: 0,
             state_bytes: f.state,
+            memory: Default::default(),
             last: named(values.last().copied().unwrap_or(0.0)),
             smallest: named(values.iter().copied().fold(f64::INFINITY, f64::min)),
             mean: named(values.iter().sum::<f64>() / values.len().max(1) as f64),
@@ -308,6 +312,118 @@ fn rates() {
     let gap = |value: f64| vec![fake("fab", &[]).metric("tracking_gap").curve(&[0.0, value])];
     assert_eq!(verdict("T5", gap(1e-14)), Verdict::Holds);
     assert_eq!(verdict("T5", gap(1e-6)), Verdict::DoesNotHold);
+}
+
+/// A series whose curve is test accuracy.
+fn learned(algorithm: &'static str, settings: &[(&'static str, &str)], curve: &[f64]) -> Fake {
+    fake(algorithm, settings).metric("test_accuracy").curve(curve)
+}
+
+#[test]
+fn tuning() {
+    let at = |fab: f64, tau: &'static str| {
+        let cr = ("problem.cr", "0.4");
+        vec![learned("fab", &[cr], &[10.0, fab]), learned("push-pull", &[cr, ("algorithm.tau", tau)], &[10.0, 85.0])]
+    };
+    assert_eq!(verdict("H1", at(86.0, "0.2")), Verdict::Holds);
+    assert_eq!(verdict("H1", at(84.0, "0.2")), Verdict::DoesNotHold);
+    assert_eq!(verdict("H1", at(86.0, "0.15")), Verdict::NotMeasured);
+    assert_eq!(verdict("H2", at(86.0, "0.15")), Verdict::Holds);
+    let mut diverged = at(99.0, "0.2");
+    diverged[0].outcome = "diverged";
+    assert_eq!(verdict("H1", diverged), Verdict::NotMeasured, "what diverged has no end");
+}
+
+#[test]
+fn cleaning_over_rates_and_agents() {
+    let rate = |cr: &'static str, fab: f64, other: f64| {
+        let cr = [("problem.cr", cr)];
+        vec![learned("fab", &cr, &[10.0, 80.0, fab]), learned("push-pull", &cr, &[10.0, 70.0, other])]
+    };
+    let over = |fab: f64, other: f64| rate("0.4", 85.0, 83.0).into_iter().chain(rate("0.6", fab, other)).collect::<Vec<_>>();
+    assert_eq!(verdict("C3", over(84.0, 30.0)), Verdict::Holds);
+    assert_eq!(verdict("C3", over(84.0, 82.0)), Verdict::DoesNotHold);
+    assert_eq!(verdict("C3", rate("0.4", 85.0, 83.0)), Verdict::NotMeasured);
+    assert_eq!(verdict("C9", over(84.0, 30.0)), Verdict::Holds);
+    assert_eq!(verdict("C9", over(84.0, 83.5)), Verdict::DoesNotHold);
+    assert_eq!(verdict("C1", over(84.0, 30.0)), Verdict::Holds);
+    // FAB takes a tenth of the time here: when it is done, the other is at its first evaluation.
+    assert_eq!(verdict("C2", rate("0.4", 85.0, 99.0)), Verdict::Holds);
+    let early =
+        vec![learned("fab", &[("problem.cr", "0.4")], &[10.0, 80.0]), learned("push-pull", &[("problem.cr", "0.4")], &[90.0, 91.0])];
+    assert_eq!(verdict("C2", early), Verdict::DoesNotHold);
+    let rho = |fab: f64, other: f64, state: u64| {
+        let one = |name, rho, end: f64, state| Fake { state, ..learned(name, &[("problem.rho", rho)], &[10.0, end]) };
+        vec![
+            one("fab", "1.0", 85.0, 100),
+            one("fab", "0.1", fab, state),
+            one("push-pull", "1.0", 84.0, 50),
+            one("push-pull", "0.1", other, 50),
+        ]
+    };
+    assert_eq!(verdict("C4", rho(84.0, 80.0, 100)), Verdict::Holds);
+    assert!(matches!(verdict("C4", rho(70.0, 80.0, 100)), Verdict::HoldsOnlyUnder(_)));
+    assert!(matches!(verdict("C4", rho(86.0, 80.0, 100)), Verdict::HoldsOnlyUnder(_)));
+    assert_eq!(verdict("C5", rho(84.0, 80.0, 102)), Verdict::Holds);
+    assert_eq!(verdict("C5", rho(84.0, 80.0, 200)), Verdict::HoldsOnlyUnder("push-pull".into()));
+}
+
+#[test]
+fn cleaning_over_networks_and_sizes() {
+    let nu = |sparse: &[f64], dense: &[f64], bytes: u64| {
+        let one = |nu, curve: &[f64], bytes| Fake { bytes, ..learned("fab", &[("graph.nu", nu)], curve) };
+        vec![one("0.2", sparse, 100), one("0.4", dense, bytes)]
+    };
+    let (rough, smooth) = ([10.0, 80.0, 84.0, 82.0, 84.0], [10.0, 80.0, 84.0, 84.1, 84.2]);
+    assert_eq!(verdict("C6", nu(&rough, &smooth, 200)), Verdict::Holds);
+    assert_eq!(verdict("C6", nu(&[10.0, 70.0], &smooth, 200)), Verdict::DoesNotHold);
+    assert_eq!(verdict("C7", nu(&rough, &smooth, 200)), Verdict::Holds);
+    assert!(matches!(verdict("C7", nu(&smooth, &rough, 200)), Verdict::HoldsOnlyUnder(_)));
+    assert_eq!(verdict("C7", nu(&rough, &smooth, 50)), Verdict::DoesNotHold);
+    let sent = |bytes: u64| vec![Fake { bytes, ..fake("fab", &[]) }, fake("push-pull", &[])];
+    assert_eq!(verdict("C8", sent(200)), Verdict::Holds);
+    assert_eq!(verdict("C8", sent(100)), Verdict::DoesNotHold);
+    let sizes = |grows: bool| -> Vec<Fake> {
+        let one = |h: u64| {
+            let cost = if grows { 1000 * (795 * h + 10) } else { 100 };
+            Fake { bytes: cost, state: cost, ..fake("fab", &[("problem.hidden", &h.to_string())]) }
+        };
+        [64, 128, 256].map(one).into()
+    };
+    assert_eq!(verdict("C10", sizes(true)), Verdict::HoldsOnlyUnder("bytes and memory".into()), "the made-up time does not grow");
+    assert_eq!(verdict("C10", sizes(false)), Verdict::DoesNotHold);
+}
+
+#[test]
+fn numbers_of_others() {
+    let bench = |accuracy: f64| {
+        let settings = [("problem.cr", "0.5"), ("problem.data", "mnist")];
+        vec![fake("centralized-fab", &settings).metric("test_accuracy_z").curve(&[10.0, accuracy])]
+    };
+    assert_eq!(verdict("BENCH", bench(86.0)), Verdict::Holds);
+    assert_eq!(verdict("BENCH", bench(84.0)), Verdict::DoesNotHold);
+    let bome = |accuracy: f64| {
+        let settings = [("problem.cr", "0.5"), ("problem.data", "fashion-mnist"), ("algorithm.train_on", "validation")];
+        vec![learned("push-pull", &settings, &[10.0, accuracy])]
+    };
+    assert_eq!(verdict("BOME", bome(82.0)), Verdict::Holds);
+    assert_eq!(verdict("BOME", bome(85.0)), Verdict::DoesNotHold);
+}
+
+#[test]
+fn growing_penalties() {
+    let both = |metric: &'static str, fixed: f64, growing: f64| {
+        let one = |lambda: &str, end: f64| {
+            fake("fab", &[("run.iterations", "100"), ("algorithm.lambda", lambda)]).metric(metric).curve(&[1.0, end])
+        };
+        vec![one("60", fixed), one("80", fixed), one("{ start = 1, power = 0.5 }", growing)]
+    };
+    assert_eq!(verdict("G1", both("relative_error", 0.5, 0.4)), Verdict::Holds);
+    assert_eq!(verdict("G1", both("relative_error", 0.5, 0.49)), Verdict::DoesNotHold);
+    assert_eq!(verdict("G2", both("test_accuracy", 80.0, 81.0)), Verdict::Holds);
+    assert_eq!(verdict("G2", both("test_accuracy", 80.0, 80.1)), Verdict::DoesNotHold);
+    assert_eq!(verdict("G1", vec![]), Verdict::NotMeasured);
+    assert_eq!(verdict("T3", vec![]), Verdict::NotMeasured);
 }
 
 #[test]

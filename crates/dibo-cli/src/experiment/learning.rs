@@ -2,6 +2,7 @@
 use crate::data;
 use anyhow::{Result, anyhow};
 use dibo::data::{Noise, Partition, Recipe, Scaling, Split};
+use dibo::problem::learning::bert::Pool;
 use dibo::problem::learning::{Learning, Model, Task, TauForm, TrainOn};
 use dibo::rng::{Purpose, stream};
 use dibo::rows::{Real, Threads};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LearningSpec {
-    /// `mnist-2500` (comes with dibo), `mnist` or `fashion-mnist`.
+    /// `mnist-2500` (comes with dibo), `mnist`, `fashion-mnist` or `imdb`.
     data: String,
     pub agents: usize,
     /// Samples in use, drawn by the seed; 0 for all.
@@ -25,7 +26,7 @@ pub struct LearningSpec {
     rho: f64,
     noise: Noise,
     cr: f64,
-    /// `linear`, `linear-no-bias` or `mlp`.
+    /// `linear`, `linear-no-bias`, `mlp`, or `bert` (on texts).
     model: String,
     hidden: usize,
     /// Regulariser; in tuning, where it starts.
@@ -33,12 +34,22 @@ pub struct LearningSpec {
     /// Where the sample weights' ψ starts.
     psi: f64,
     tau_form: TauForm,
+    /// Folder of a BERT inside the data folder; its sizes and weights are read there.
+    pretrained: String,
+    /// Tokens of a text.
+    length: usize,
+    pool: Pool,
+    /// Test samples in use, at even distances; 0 for all.
+    test: usize,
     /// Samples in a batch; 0 for all.
     batch: usize,
     scaling: Scaling,
     /// 32 or 64.
     pub bits: usize,
 }
+
+/// So few samples may be copied in any case.
+const COPIED: usize = 5_000;
 
 impl Default for LearningSpec {
     fn default() -> Self {
@@ -56,6 +67,10 @@ impl Default for LearningSpec {
             tau: 0.002,
             psi: 0.0,
             tau_form: TauForm::Plain,
+            pretrained: "minilm".into(),
+            length: 128,
+            pool: Pool::First,
+            test: 0,
             batch: 0,
             scaling: Scaling::Standardised,
             bits: 32,
@@ -63,13 +78,17 @@ impl Default for LearningSpec {
     }
 }
 
-/// What a single-level method minimises, from the keys `train_on` and `tau` of its `[[algorithm]]`.
+/// What an `[[algorithm]]` changes of the problem: its keys `train_on`, `tau` and `tau_form`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Baseline {
-    /// Which samples.
+pub struct Changes {
+    /// Which samples a single-level method trains on.
     pub train_on: TrainOn,
-    /// The regulariser, if other than the problem's.
+    /// The regulariser of a single-level method, if other than the problem's.
     pub tau: Option<f64>,
+    /// Where τ starts for a method that learns it, if elsewhere.
+    pub tau_start: Option<f64>,
+    /// How τ comes from x for a method that learns it, if otherwise.
+    pub tau_form: Option<TauForm>,
 }
 
 impl LearningSpec {
@@ -87,8 +106,14 @@ impl LearningSpec {
         if !(self.rho >= 0.0 && self.rho.is_finite()) {
             return Err(format!("rho is {}; it must be 0 (equal agents) or more", self.rho));
         }
-        if !["linear", "linear-no-bias", "mlp"].contains(&self.model.as_str()) {
-            return Err(format!("model is '{}'; known are linear, linear-no-bias, mlp", self.model));
+        if !["linear", "linear-no-bias", "mlp", "bert"].contains(&self.model.as_str()) {
+            return Err(format!("model is '{}'; known are linear, linear-no-bias, mlp, bert", self.model));
+        }
+        if (self.model == "bert") != (self.data == "imdb") {
+            return Err(format!("model is '{}' on {}; a bert reads texts (imdb), the other models images", self.model, self.data));
+        }
+        if self.length < 4 || self.length > 512 {
+            return Err(format!("length is {}; it must be between 4 and 512", self.length));
         }
         if self.bits != 32 && self.bits != 64 {
             return Err(format!("bits is {}; it must be 32 or 64", self.bits));
@@ -103,8 +128,15 @@ impl LearningSpec {
     }
 
     /// Makes the problem of one seed.
-    pub fn build<T: Real>(&self, tuning: bool, baseline: Baseline, seed: u64, threads: &Threads) -> Result<Learning<T>> {
-        let (mut train, test) = data::load(&self.data)?;
+    pub fn build<T: Real>(&self, tuning: bool, changes: Changes, seed: u64, threads: &Threads) -> Result<Learning<T>> {
+        let (mut train, mut test) = match self.model.as_str() {
+            "bert" => data::texts(&self.data, &self.pretrained, self.length)?,
+            _ => data::load(&self.data)?,
+        };
+        if self.test > 0 && self.test < test.len() {
+            let some: Vec<u32> = (0..self.test).map(|i| (i * test.len() / self.test) as u32).collect();
+            test = Arc::new(test.subset(&some));
+        }
         if self.samples > 0 && self.samples < train.len() {
             let mut some: Vec<u32> = (0..train.len() as u32).collect();
             some.shuffle(&mut stream(seed, Purpose::Instance, 0, 0));
@@ -121,18 +153,30 @@ impl LearningSpec {
             cr: self.cr,
             seed,
         };
-        let dealt = Arc::new(recipe.deal(train, test).map_err(|e| anyhow!("{}: {e}", self.data))?.compact());
+        let dealt = recipe.deal(train, test).map_err(|e| anyhow!("{}: {e}", self.data))?;
+        // Images in the agents' order are faster to read, but where most of a large set is in use that would be a second copy of the data.
+        let used: usize = dealt.hands.iter().map(|h| h.train.len() + h.validation.len()).sum();
+        let dealt = Arc::new(if used < COPIED.max(dealt.data.len() / 4) { dealt.compact() } else { dealt });
         let model = match self.model.as_str() {
             "mlp" => Model::Mlp(self.hidden),
+            "bert" => Model::Bert(data::bert(&self.pretrained, self.pool)?),
             "linear-no-bias" => Model::LinearNoBias,
             _ => Model::Linear,
         };
         let task = match tuning {
-            true => Task::Tuning { form: self.tau_form, tau: self.tau },
+            true => Task::Tuning { form: changes.tau_form.unwrap_or(self.tau_form), tau: changes.tau_start.unwrap_or(self.tau) },
             false => Task::Cleaning { tau: self.tau, psi: self.psi },
         };
         let problem = Learning::new(dealt, model, task, self.scaling, seed).map_err(anyhow::Error::msg)?;
-        let problem = problem.baseline(baseline.train_on, baseline.tau.unwrap_or(self.tau)).threads(threads.clone());
+        let problem = match model {
+            Model::Bert(bert) => {
+                let mut begin = problem.net().start(seed);
+                data::pretrained(&self.pretrained, &bert, problem.net().classes, &mut begin)?;
+                problem.begin_at(begin).map_err(anyhow::Error::msg)?
+            }
+            _ => problem,
+        };
+        let problem = problem.baseline(changes.train_on, changes.tau.unwrap_or(self.tau)).threads(threads.clone());
         Ok(if self.batch > 0 { problem.batch(self.batch) } else { problem })
     }
 }

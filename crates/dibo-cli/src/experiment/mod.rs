@@ -13,9 +13,9 @@ use anyhow::{Context, Result, bail};
 use dibo::algorithm::{self, Algorithm, NAMES, Needs};
 use dibo::graph::{Loss, check_connected};
 use dibo::mixing::Sequence;
-use dibo::problem::learning::TrainOn;
+use dibo::problem::learning::{TauForm, TrainOn};
 use dibo::rows::Threads;
-use learning::Baseline;
+use learning::Changes;
 use spec::{GraphSpec, Problem, ProblemSpec, RunSpec};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,8 @@ pub struct Experiment {
     pub text: String,
     /// Where relative paths begin.
     pub folder: PathBuf,
+    /// Record the theory's quantities along the runs.
+    pub watch: bool,
 }
 
 /// One setting: what one series of the results stands for.
@@ -59,7 +61,7 @@ pub struct Setting {
     pub algorithm: Box<dyn Algorithm<f64>>,
     /// … and with 32-bit ones.
     pub algorithm32: Box<dyn Algorithm<f32>>,
-    baseline: Baseline,
+    changes: Changes,
     place: String,
 }
 
@@ -181,6 +183,7 @@ pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experi
         settings,
         text: source.text,
         folder: folder.to_path_buf(),
+        watch: false,
     })
 }
 
@@ -210,7 +213,7 @@ fn setting(source: &Source, p: &Section<'_>, g: &Section<'_>, r: &Section<'_>, a
     let algorithm = algorithm::find::<f64, _>(&name, AlgorithmSection(a))?;
     algorithm.check().map_err(|e| a.value_error(e))?;
     let algorithm32 = algorithm::find::<f32, _>(&name, AlgorithmSection(a))?;
-    let baseline = baseline(a)?;
+    let changes = changes(a, algorithm.needs() == Needs::SingleLevel)?;
     let sections = [("problem", p), ("graph", g), ("run", r), ("algorithm", a)];
     let mut series = Series {
         label: a.get("label").unwrap_or_else(|| NAMES.iter().find(|n| n.0 == name).map_or(name.clone(), |n| n.1.into())),
@@ -221,7 +224,7 @@ fn setting(source: &Source, p: &Section<'_>, g: &Section<'_>, r: &Section<'_>, a
     };
     for (section, content) in sections {
         series.settings.extend(content.settings().map(|(k, v)| (format!("{section}.{k}"), v)));
-        series.swept.extend(content.swept().map(|k| format!("{section}.{k}")));
+        series.swept.extend(content.swept().map(|k| format!("{section}.{k}")).filter(|k| k != "algorithm.label"));
     }
     // A group gathers algorithms for a panel or a claim; it shows like a swept value.
     series.swept.extend(a.get("group").map(|_| "algorithm.group".to_string()));
@@ -232,13 +235,13 @@ fn setting(source: &Source, p: &Section<'_>, g: &Section<'_>, r: &Section<'_>, a
         graph: GraphSpec::read(g)?,
         algorithm,
         algorithm32,
-        baseline,
+        changes,
         place: source.name.clone(),
     })
 }
 
-/// The keys `train_on` and `tau` of an `[[algorithm]]`: what a single-level method minimises.
-fn baseline(a: &Section<'_>) -> Result<Baseline> {
+/// The keys `train_on`, `tau` and `tau_form` of an `[[algorithm]]`: what a single-level method minimises, or where and how another one learns τ.
+fn changes(a: &Section<'_>, single_level: bool) -> Result<Changes> {
     let train_on = match a.get("train_on").as_deref() {
         None | Some("both") => TrainOn::Both,
         Some("validation") => TrainOn::Validation,
@@ -246,7 +249,15 @@ fn baseline(a: &Section<'_>) -> Result<Baseline> {
     };
     let tau = a.get("tau").map(|t| t.parse::<f64>().ok().filter(|t| *t >= 0.0 && t.is_finite()).ok_or(t)).transpose();
     let tau = tau.map_err(|t| a.error("tau", format!("tau is {t}; it must be a number, 0 or more")))?;
-    Ok(Baseline { train_on, tau })
+    let tau_form = match a.get("tau_form").as_deref() {
+        None => None,
+        Some("plain") => Some(TauForm::Plain),
+        Some("projected") => Some(TauForm::Projected),
+        Some("exp") => Some(TauForm::Exp),
+        Some("softplus") => Some(TauForm::Softplus),
+        Some(other) => return Err(a.error("tau_form", format!("tau_form is '{other}'; known are plain, projected, exp, softplus"))),
+    };
+    Ok(Changes { train_on, tau: tau.filter(|_| single_level), tau_start: tau.filter(|_| !single_level), tau_form })
 }
 
 /// Adds what is swept to the labels, and more where two would still be the same.
@@ -282,12 +293,28 @@ fn label(settings: &mut [Setting]) {
 impl Setting {
     /// The problem of one seed.
     pub fn problem(&self, seed: u64, folder: &Path, threads: &Threads) -> Result<Problem> {
-        self.problem.build(seed, folder, self.baseline, threads).with_context(|| format!("{}: [problem]", self.place))
+        self.problem.build(seed, folder, self.changes, threads).with_context(|| format!("{}: [problem]", self.place))
     }
 
     /// True for policy evaluation, whose constants are known before a run.
     pub fn has_closed_forms(&self) -> bool {
         matches!(self.problem, ProblemSpec::PolicyEvaluation(_))
+    }
+
+    /// Names the problem and the network, which other settings may share.
+    pub fn place_key(&self) -> String {
+        let of_place =
+            |key: &str| key.starts_with("problem.") || key.starts_with("graph.") || key == "algorithm.tau" || key == "algorithm.train_on";
+        format!(
+            "{:?} {}",
+            self.series.settings.iter().filter(|(key, _)| of_place(key)).collect::<Vec<_>>(),
+            self.algorithm.frozen_weights()
+        )
+    }
+
+    /// True for the methods that pull decisions through A and push trackers through B, one round an iteration: what the theory is about.
+    pub fn mixes_by_pulling(&self) -> bool {
+        ["fab", "static-fab", "push-pull", "push-pull-soba"].contains(&self.series.algorithm.as_str())
     }
 
     /// Number of agents.

@@ -1,5 +1,5 @@
 //! What the sections of an experiment file may hold, and how they become problems, graphs and plans.
-use super::learning::{Baseline, LearningSpec};
+use super::learning::{Changes, LearningSpec};
 use super::text::Section;
 use anyhow::{Context, Result};
 use dibo::algorithm::Needs;
@@ -7,7 +7,7 @@ use dibo::engine::Plan;
 use dibo::graph::{self, GraphSequence, Loss, Redraw};
 use dibo::mixing::{Rule, Sequence};
 use dibo::problem::learning::Learning;
-use dibo::problem::{Bilevel, Instance, NoiseOn, PolicyEvaluation, Quadratic};
+use dibo::problem::{Bilevel, Instance, NoiseOn, PolicyEvaluation, Quadratic, Robust};
 use dibo::rows::Threads;
 use dibo::trace;
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,21 @@ impl Default for QuadraticSpec {
     }
 }
 
+/// `[problem] kind = "robust"`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RobustSpec {
+    agents: usize,
+    dim_x: usize,
+    dim_y: usize,
+}
+
+impl Default for RobustSpec {
+    fn default() -> Self {
+        RobustSpec { agents: 10, dim_x: 3, dim_y: 6 }
+    }
+}
+
 /// Any problem.
 #[derive(Clone, Debug)]
 pub enum ProblemSpec {
@@ -77,6 +92,8 @@ pub enum ProblemSpec {
     PolicyEvaluation(PolicyEvaluationSpec),
     /// General quadratic.
     Quadratic(QuadraticSpec),
+    /// Robust fit, nonconvex.
+    Robust(RobustSpec),
     /// Cleaning (or, if true, tuning) on images.
     Learning(LearningSpec, bool),
 }
@@ -87,13 +104,15 @@ pub enum Problem {
     PolicyEvaluation(Box<PolicyEvaluation>),
     /// General quadratic.
     Quadratic(Box<Quadratic>),
+    /// Robust fit, nonconvex.
+    Robust(Box<Robust>),
     /// Learning with 32-bit numbers.
     Learning32(Box<Learning<f32>>),
     /// Learning with 64-bit numbers.
     Learning64(Box<Learning<f64>>),
 }
 
-const PROBLEMS: &str = "policy-evaluation, quadratic, cleaning, tuning";
+const PROBLEMS: &str = "policy-evaluation, quadratic, robust, cleaning, tuning";
 
 impl ProblemSpec {
     /// Reads `[problem]`.
@@ -102,6 +121,7 @@ impl ProblemSpec {
         let spec = match kind.as_str() {
             "policy-evaluation" => ProblemSpec::PolicyEvaluation(section.read(&["kind"])?),
             "quadratic" => ProblemSpec::Quadratic(section.read(&["kind"])?),
+            "robust" => ProblemSpec::Robust(section.read(&["kind"])?),
             "cleaning" | "tuning" => ProblemSpec::Learning(section.read(&["kind"])?, kind == "tuning"),
             _ => return Err(section.error("kind", format!("problem kind is '{kind}'; known are {PROBLEMS}"))),
         };
@@ -138,12 +158,13 @@ impl ProblemSpec {
                     .map_err(|_| format!("states is {}; with {} agents its tables need {:.0} GB", p.states, p.agents, numbers * 8e-9))
             }
             ProblemSpec::Learning(p, _) => p.check(),
-            ProblemSpec::Quadratic(p) => {
-                for (name, value) in [("agents", p.agents), ("dim_x", p.dim_x), ("dim_y", p.dim_y)] {
+            ProblemSpec::Quadratic(QuadraticSpec { agents, dim_x, dim_y, .. })
+            | ProblemSpec::Robust(RobustSpec { agents, dim_x, dim_y }) => {
+                for (name, value) in [("agents", *agents), ("dim_x", *dim_x), ("dim_y", *dim_y)] {
                     size(name, value)?;
                 }
-                let numbers = p.agents as f64 * ((p.dim_x + p.dim_y) as f64).powi(2);
-                real("dim_y", numbers, 0.0, 1e9).map_err(|_| format!("dim_y is {}; the matrices need {:.0} GB", p.dim_y, numbers * 8e-9))
+                let numbers = *agents as f64 * ((dim_x + dim_y) as f64).powi(2);
+                real("dim_y", numbers, 0.0, 1e9).map_err(|_| format!("dim_y is {dim_y}; the matrices need {:.0} GB", numbers * 8e-9))
             }
         }
     }
@@ -153,8 +174,9 @@ impl ProblemSpec {
         Ok(match self {
             ProblemSpec::PolicyEvaluation(p) if p.file.is_empty() => p.agents,
             ProblemSpec::Quadratic(p) => p.agents,
+            ProblemSpec::Robust(p) => p.agents,
             ProblemSpec::Learning(p, _) => p.agents,
-            ProblemSpec::PolicyEvaluation(_) => match self.build(seed, folder, Baseline::default(), &Threads::one())? {
+            ProblemSpec::PolicyEvaluation(_) => match self.build(seed, folder, Changes::default(), &Threads::one())? {
                 Problem::PolicyEvaluation(p) => Bilevel::agents(&*p),
                 _ => unreachable!("a policy-evaluation file makes that problem"),
             },
@@ -167,7 +189,7 @@ impl ProblemSpec {
     }
 
     /// Makes the problem of one seed. Relative files are looked for beside the experiment file.
-    pub fn build(&self, seed: u64, folder: &Path, baseline: Baseline, threads: &Threads) -> Result<Problem> {
+    pub fn build(&self, seed: u64, folder: &Path, changes: Changes, threads: &Threads) -> Result<Problem> {
         match self {
             ProblemSpec::PolicyEvaluation(p) => {
                 let problem = if p.file.is_empty() {
@@ -194,12 +216,13 @@ impl ProblemSpec {
                 Ok(Problem::PolicyEvaluation(Box::new(problem.weights(f_weight, g_weight).noise(p.omega, p.noise_on, seed))))
             }
             ProblemSpec::Learning(p, tuning) if p.bits == 64 => {
-                Ok(Problem::Learning64(Box::new(p.build(*tuning, baseline, seed, threads)?)))
+                Ok(Problem::Learning64(Box::new(p.build(*tuning, changes, seed, threads)?)))
             }
-            ProblemSpec::Learning(p, tuning) => Ok(Problem::Learning32(Box::new(p.build(*tuning, baseline, seed, threads)?))),
+            ProblemSpec::Learning(p, tuning) => Ok(Problem::Learning32(Box::new(p.build(*tuning, changes, seed, threads)?))),
             ProblemSpec::Quadratic(p) => {
                 Ok(Problem::Quadratic(Box::new(Quadratic::random(p.agents, p.dim_x, p.dim_y, seed, p.indefinite))))
             }
+            ProblemSpec::Robust(p) => Ok(Problem::Robust(Box::new(Robust::random(p.agents, p.dim_x, p.dim_y, seed)))),
         }
     }
 }
@@ -325,11 +348,21 @@ pub struct RunSpec {
     diverged_above: f64,
     /// Points kept of each curve at most.
     pub points: usize,
+    /// One run after the other, each with all threads: for times and peak memory that others do not disturb.
+    pub alone: bool,
 }
 
 impl Default for RunSpec {
     fn default() -> Self {
-        RunSpec { iterations: 1000, every: 20, target: 0.0, metric: "relative_error".into(), diverged_above: 1e3, points: 400 }
+        RunSpec {
+            iterations: 1000,
+            every: 20,
+            target: 0.0,
+            metric: "relative_error".into(),
+            diverged_above: 1e3,
+            points: 400,
+            alone: false,
+        }
     }
 }
 
@@ -358,6 +391,11 @@ impl RunSpec {
             target: (self.target > 0.0).then(|| (self.metric.clone(), self.target)),
             diverged_above: self.diverged_above,
         }
+    }
+
+    /// What the target and a tuner look at.
+    pub fn metric(&self) -> &str {
+        &self.metric
     }
 
     /// Distance between the points of a curve that are kept: the same for all seeds, so that they can be averaged.

@@ -51,6 +51,45 @@ fn cases_change_settings_together() {
     }
 }
 
+/// An algorithm may learn τ in another way, from another start; a baseline's τ stays a plain number.
+#[test]
+fn an_algorithm_may_change_how_tau_is_learned() {
+    let text = r#"
+[problem]
+kind = "tuning"
+agents = 10
+tau = 0.15
+tau_form = "exp"
+
+[[algorithm]]
+name = "fab"
+lambda = 1
+eta_x = 0.01
+eta_y = 0.005
+
+[[algorithm]]
+name = "fab"
+tau_form = "plain"
+tau = 0.0
+lambda = 1
+eta_x = 3e-4
+eta_y = 0.02
+
+[[algorithm]]
+name = "push-pull"
+tau = 0
+eta = 0.005
+"#;
+    let e = read(text, &[]).unwrap();
+    let starts = |s: &Setting| match s.problem(0, Path::new("."), &Threads::one()).unwrap() {
+        Problem::Learning32(p) => dibo::problem::Bilevel::start(&*p).x,
+        _ => panic!("tuning is learning"),
+    };
+    assert_eq!(e.settings.iter().map(starts).collect::<Vec<_>>(), [[[0.15f64.ln()]], [[0.0]], [[0.15f64.ln()]]]);
+    let error = format!("{:#}", read(&text.replace("\"plain\"", "\"square\""), &[]).err().unwrap());
+    assert!(error.contains("test.toml:16") && error.contains("plain, projected, exp, softplus"), "{error}");
+}
+
 /// Each built-in experiment is read, checked, explained, run for a few iterations, judged and drawn.
 #[test]
 fn every_built_in_experiment_runs() {
@@ -62,8 +101,14 @@ fn every_built_in_experiment_runs() {
         if full.settings[0].series.settings.contains_key("problem.data") {
             // Tests have no downloaded data: the part of MNIST that comes with dibo stands in, with fewer samples where fixed numbers are asked for.
             short.push("problem.data=mnist-2500".into());
+            if full.settings[0].series.settings.get("problem.model").is_some_and(|m| m == "bert") {
+                short.push("problem.model=linear".into());
+            }
             if full.settings[0].series.settings.contains_key("problem.samples") {
-                short.extend(["problem.samples=0", "problem.train=2000", "problem.validation=500"].map(String::from));
+                short.push("problem.samples=0".into());
+            }
+            if full.settings[0].series.settings.get("problem.train").is_some_and(|t| t.len() > 4) {
+                short.extend(["problem.train=2000", "problem.validation=500"].map(String::from));
             }
         }
         let mut e = load(name, &short).unwrap();
@@ -73,7 +118,8 @@ fn every_built_in_experiment_runs() {
             assert!(check::explain(&e).unwrap().contains("smallest weights"), "{name}");
         }
         let out = folder.join(name);
-        let options = runner::Options { out: out.clone(), overrides: vec!["run.iterations=3".into()], threads: 2, quiet: true };
+        let options =
+            runner::Options { out: out.clone(), overrides: vec!["run.iterations=3".into()], threads: 2, engine: None, quiet: true };
         let (manifest, curves) = runner::run(&e, &options).unwrap();
         check::pictures(&e, &out).unwrap();
         let judged = claims::judge(&manifest, &curves);
@@ -86,4 +132,41 @@ fn every_built_in_experiment_runs() {
         assert!(undrawn.is_none(), "{name}: {undrawn:?}");
     }
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Of the table's 21 rows exactly the divergent ones carry the warning about ηy and ηz, on each of the ten instances.
+#[test]
+fn the_table_s_divergent_rows_are_warned_of_and_no_others() {
+    let e = load("sensitivity", &[]).unwrap();
+    let mut known = check::Known::default();
+    for setting in &e.settings {
+        let value = |key: &str| setting.series.settings.get(key).map(|v| v.parse::<f64>().unwrap());
+        let (y, z) = (value("algorithm.eta_y").unwrap(), value("algorithm.eta_z"));
+        // The paper's table: ηz below ηy diverges, all else does not.
+        let diverges = z.is_some_and(|z| z < y);
+        for seed in &e.seeds {
+            let found = check::warnings(setting, *seed, &e.folder, &mut known).unwrap();
+            assert_eq!(!found.is_empty(), diverges, "{} seed {seed}: {found:?}", setting.series.label);
+            assert!(found.iter().all(|w| w.contains("eta_x·(1/eta_z − 1/eta_y)·σ_max²")), "{found:?}");
+        }
+    }
+}
+
+/// The network's own condition: patterns in blocks on a ring make the printed step diverge, patterns in turn do not.
+#[test]
+fn rings_are_warned_of_where_they_diverge() {
+    let e = load("ring-size", &["run.iterations=50000".into()]).unwrap();
+    let mut known = check::Known::default();
+    let mut warned = |blocks: &str, eta: &str, agents: &str| {
+        let text = |s: &Setting, key: &str| s.series.settings.get(key).cloned().unwrap_or_default();
+        let wanted =
+            |s: &&Setting| text(s, "problem.blocks") == blocks && text(s, "algorithm.eta_x") == eta && text(s, "problem.agents") == agents;
+        let setting = e.settings.iter().find(wanted).unwrap();
+        check::warnings(setting, 0, &e.folder, &mut known).unwrap()
+    };
+    assert!(warned("false", "0.1", "10").is_empty() && warned("false", "0.1", "25").is_empty());
+    for agents in ["10", "25"] {
+        assert!(warned("true", "0.1", agents)[0].contains("on this network"));
+        assert!(warned("true", "0.0005", agents).is_empty());
+    }
 }

@@ -216,9 +216,9 @@ impl<'a> Section<'a> {
 pub struct AlgorithmSection<'a, 'b>(pub &'b Section<'a>);
 
 impl AlgorithmSection<'_, '_> {
-    /// Keys that are not the algorithm's: its name, and what a single-level method is to minimise.
+    /// Keys that are not the algorithm's: its name, and what it changes of a learning problem.
     fn keys_elsewhere(&self) -> Vec<&'static str> {
-        vec!["name", "label", "group", "train_on", "tau"]
+        vec!["name", "label", "group", "train_on", "tau", "tau_form"]
     }
 }
 

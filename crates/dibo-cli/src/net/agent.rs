@@ -47,7 +47,7 @@ pub fn agent(options: AgentOptions) -> Result<ExitCode> {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let threads = options.threads.unwrap_or(cores);
     ensure!(threads > 0 && threads <= 1024, "--threads is {threads}; it must be between 1 and 1024");
-    crate::watch_for_stop()?;
+    crate::runner::watch_for_stop()?;
     let process = Process {
         digest: digest(&experiment)?,
         session: endpoints.open().map_err(anyhow::Error::msg)?,
@@ -113,7 +113,7 @@ impl Process<'_> {
     /// One setting with one seed; false if it was stopped.
     fn job(&self, job: u32, s: usize, seed: u64) -> Result<bool> {
         let (setting, folder) = (&self.experiment.settings[s], &self.experiment.folder);
-        let digest = runner::digest(self.experiment, setting, seed);
+        let digest = runner::digest(self.experiment, setting, seed, None);
         let files = Files::new(&self.folder, s, seed);
         if read_kept::<dibo_net::node::Counts>(&files.left, &digest).is_some() {
             return Ok(true);
@@ -245,7 +245,7 @@ impl<T: Real> Watch<T> for Watcher<'_> {
         self.last.is_none_or(|l| l.elapsed() > self.every) || lock(&self.node).kept_bytes() > KEPT
     }
 
-    fn checkpoint(&mut self, mut checkpoint: Checkpoint<T>) {
+    fn checkpoint(&mut self, mut checkpoint: Checkpoint<'_, T>) {
         checkpoint.digest = self.digest;
         self.last = Some(Instant::now());
         match write_file(self.file, &checkpoint.to_bytes()) {

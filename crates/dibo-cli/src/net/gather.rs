@@ -2,6 +2,7 @@
 use super::agent::{Files, read_kept};
 use super::{Common, EndRows, Visit, end_rows, folder_of, visit};
 use crate::experiment::{Experiment, Setting};
+use crate::results::Memory;
 use crate::runner;
 use anyhow::{Context, Result, bail, ensure};
 use dibo::algorithm::Algorithm;
@@ -57,7 +58,7 @@ pub struct Gathered<'a> {
 impl Gathered<'_> {
     fn kept<P: serde::de::DeserializeOwned>(&self, process: usize, s: usize, seed: u64, file: impl Fn(Files) -> PathBuf) -> Option<P> {
         let files = Files::new(&folder_of(self.out, process), s, seed);
-        read_kept(&file(files), &runner::digest(self.experiment, &self.experiment.settings[s], seed))
+        read_kept(&file(files), &runner::digest(self.experiment, &self.experiment.settings[s], seed, None))
     }
 
     /// The record of the process with agent 0, which has everybody's metrics; gradients and memory are summed over all whose folders are here.
@@ -81,7 +82,9 @@ impl Gathered<'_> {
         let sum = |of: &dyn Fn(&engine::Sample) -> f64| records.iter().flatten().filter_map(|r| r.samples.last()).map(of).sum::<f64>();
         let (bytes, messages) = (sum(&|s| s.traffic.bytes as f64), sum(&|s| s.traffic.messages as f64));
         let (rounds, seconds) = (sum(&|s| s.traffic.rounds as f64), sum(&|s| s.seconds));
-        let settings = runner::Options { out: self.out.to_path_buf(), overrides: common.set.clone(), threads: 1, quiet: true };
+        let settings =
+            runner::Options { out: self.out.to_path_buf(), overrides: common.set.clone(), threads: 1, engine: None, quiet: true };
+        let records = records.into_iter().map(|r| r.map(|record| (record, Memory::default()))).collect();
         let (manifest, curves) = runner::results(self.experiment, &settings, &jobs, records, began, started);
         crate::keep(self.experiment, self.out, &manifest, &curves)?;
         let mut counts = Counts::default();

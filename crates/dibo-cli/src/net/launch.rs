@@ -101,7 +101,7 @@ pub fn launch(options: LaunchOptions) -> Result<ExitCode> {
         std::fs::remove_dir_all(&root).with_context(|| format!("cannot clear {}", root.display()))?;
     }
     std::fs::create_dir_all(&root).with_context(|| format!("cannot make the folder {}", root.display()))?;
-    crate::watch_for_stop()?;
+    crate::runner::watch_for_stop()?;
     println!("{}: {}", experiment.name, experiment.title);
     // The first of them get one more where the agents cannot be shared equally.
     let groups: Vec<Vec<usize>> = shares(n, options.processes);

@@ -141,7 +141,7 @@ pub fn router(options: RouterOptions) -> Result<ExitCode> {
         network: "run".into(),
         ..Endpoints::default()
     };
-    crate::watch_for_stop()?;
+    crate::runner::watch_for_stop()?;
     let _session = endpoints.open().map_err(anyhow::Error::msg)?;
     println!("router on {}; Ctrl-C ends it", endpoints.listen.join(", "));
     while !runner::STOP.load(std::sync::atomic::Ordering::Relaxed) {
@@ -207,7 +207,7 @@ fn digest(experiment: &Experiment) -> Result<[u8; 32]> {
     hash.update(&[packet::VERSION]).update(experiment.text.as_bytes());
     for (s, seed) in runner::jobs(experiment) {
         let setting = &experiment.settings[s];
-        hash.update(&runner::digest(experiment, setting, seed));
+        hash.update(&runner::digest(experiment, setting, seed, None));
         let agents = setting.agents(seed, &experiment.folder)?;
         let graphs = setting.graphs(agents, seed, &experiment.folder)?;
         let mut mixing = Mixing::<f64>::default();
@@ -244,6 +244,7 @@ fn visit<V: Visit>(setting: &Setting, seed: u64, folder: &Path, threads: &Thread
     match &setting.problem(seed, folder, threads)? {
         Problem::PolicyEvaluation(p) => visitor.visit(&*setting.algorithm, &**p),
         Problem::Quadratic(p) => visitor.visit(&*setting.algorithm, &**p),
+        Problem::Robust(p) => visitor.visit(&*setting.algorithm, &**p),
         Problem::Learning64(p) => visitor.visit(&*setting.algorithm, &**p),
         Problem::Learning32(p) => visitor.visit(&*setting.algorithm32, &**p),
     }

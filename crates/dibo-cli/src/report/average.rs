@@ -31,6 +31,14 @@ pub fn ending(run: &RunRecord, name: &str) -> f64 {
         "gradients" => run.gradients as f64,
         "products" => run.products as f64,
         "state_bytes" => run.state_bytes as f64,
+        // Where nothing was measured, nothing is drawn.
+        "peak_bytes" => {
+            if run.memory.peak_bytes > 0 {
+                run.memory.peak_bytes as f64
+            } else {
+                f64::NAN
+            }
+        }
         "iterations" | "iteration" => run.iterations as f64,
         "bytes_per_iteration" => run.bytes as f64 / run.iterations.max(1) as f64,
         metric => {

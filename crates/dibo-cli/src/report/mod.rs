@@ -1,6 +1,7 @@
 //! The report of an experiment, made from its results folder alone: plots and one page that needs nothing else.
 pub mod average;
 pub mod claims;
+pub mod memory;
 pub mod plot;
 mod table;
 pub mod words;
@@ -8,7 +9,7 @@ pub mod words;
 use crate::results::{Curves, Manifest, write_file};
 use anyhow::{Context, Result, bail};
 use claims::{Claim, Verdict};
-use minijinja::{Environment, Value, context};
+use minijinja::{Environment, HtmlEscape, Value, context};
 use std::path::{Path, PathBuf};
 pub use table::terminal_table;
 
@@ -128,8 +129,16 @@ fn caption(figure: &crate::results::Figure, manifest: &Manifest) -> String {
     caption
 }
 
-fn paragraphs(text: &str) -> Vec<String> {
-    text.replace("\r\n", "\n").split("\n\n").map(|part| part.trim().to_string()).filter(|part| !part.is_empty()).collect()
+/// Paragraphs as HTML; what stands between backticks is code.
+fn paragraphs(text: &str) -> Vec<Value> {
+    let html = |part: &str| {
+        let pieces = part.split('`').enumerate().map(|(i, piece)| match i % 2 {
+            0 => HtmlEscape(piece).to_string(),
+            _ => format!("<code>{}</code>", HtmlEscape(piece)),
+        });
+        Value::from_safe_string(pieces.collect())
+    };
+    text.replace("\r\n", "\n").split("\n\n").map(str::trim).filter(|part| !part.is_empty()).map(html).collect()
 }
 
 /// An image that lies inside the page.

@@ -161,7 +161,7 @@ impl Look {
 
 fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>> {
     let setting = |index: usize, key: &str| manifest.series[index].settings.get(key).map_or("", String::as_str);
-    let chosen = |index: &usize| figure.only.iter().all(|(key, value)| setting(*index, key) == value);
+    let chosen = |index: &usize| figure.only.iter().all(|(key, values)| values.split('|').any(|value| setting(*index, key) == value));
     let chosen: Vec<usize> = (0..manifest.series.len()).filter(chosen).collect();
     if chosen.is_empty() {
         bail!("no series has the settings the figure asks for");
@@ -182,7 +182,8 @@ fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>> {
     };
     let label = |index: usize| {
         let series = &manifest.series[index];
-        let shown: Vec<&str> = figure.only.keys().map(String::as_str).chain(figure.panels.as_deref()).chain(across).collect();
+        let fixed = figure.only.iter().filter(|(_, values)| !values.contains('|')).map(|(key, _)| key.as_str());
+        let shown: Vec<&str> = fixed.chain(figure.panels.as_deref()).chain(across).collect();
         if by_algorithm {
             let rest = series.swept.iter().filter(|key| !shown.contains(&key.as_str()));
             let rest: Vec<String> = rest.map(|key| format!("{}={}", words::symbol(key), setting(index, key))).collect();
@@ -556,7 +557,9 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
                 let values: Vec<f64> = runs.map(|run| average::ending(run, &figure.y)).filter(|value| value.is_finite()).collect();
                 let (y, sd) = average::mean_sd(&values);
                 let sd = if sd.is_finite() { sd } else { 0.0 };
-                let point = Point { x: across(index), y, low: y - sd, high: y + sd };
+                // No whisker below 0 for what is never below 0, such as a count.
+                let floor = if values.iter().all(|value| *value >= 0.0) { 0.0 } else { f64::NEG_INFINITY };
+                let point = Point { x: across(index), y, low: (y - sd).max(floor), high: y + sd };
                 match groups.iter_mut().find(|(known, _)| *known == look) {
                     Some((_, points)) => points.push(point),
                     None => groups.push((look, vec![point])),
@@ -767,6 +770,50 @@ pub fn graphs(agents: usize, graphs: &[(String, Edges)]) -> Result<Picture> {
             if dot >= 8.0 {
                 scene.add(text(x, y + f64::from(FONT) * 0.36, &(agent + 1).to_string(), TextAnchor::Middle));
             }
+        }
+    }
+    Ok(finish(scene))
+}
+
+/// Draws a table of cells, each with its text and a shade from 0 (pale) to 1 (dark); without a shade it is grey.
+pub fn heat_map(title: &str, rows: (&str, &[String]), columns: (&str, &[String]), cells: &[Vec<(String, Option<f64>)>]) -> Result<Picture> {
+    const WIDTH: f64 = 108.0;
+    const HEIGHT: f64 = 34.0;
+    let (left, top) = (96.0, 64.0);
+    let mut scene = Scene::new((left + columns.1.len() as f64 * WIDTH + 16.0).max(420.0), top + rows.1.len() as f64 * HEIGHT + 16.0);
+    scene.font_family = Some("DejaVu Sans, Liberation Sans, Arial, sans-serif".into());
+    scene.text_color = Some("#111".into());
+    scene.background_color = Some("#ffffff".into());
+    scene.add(text(12.0, 20.0, title, TextAnchor::Start));
+    scene.add(text(left - 10.0, top - 8.0, &format!("{} \\ {}", rows.0, columns.0), TextAnchor::End));
+    for (c, name) in columns.1.iter().enumerate() {
+        scene.add(text(left + (c as f64 + 0.5) * WIDTH, top - 8.0, name, TextAnchor::Middle));
+    }
+    for (r, line) in cells.iter().enumerate() {
+        let y = top + r as f64 * HEIGHT;
+        scene.add(text(left - 10.0, y + HEIGHT * 0.62, rows.1.get(r).map_or("", String::as_str), TextAnchor::End));
+        for (c, (label, shade)) in line.iter().enumerate() {
+            let x = left + c as f64 * WIDTH;
+            // From white to the first of the colours.
+            let mix = |from: f64, to: f64| (from + (to - from) * shade.unwrap_or(0.0).clamp(0.0, 1.0)).round() as u8;
+            let fill = match shade {
+                Some(_) => format!("#{:02x}{:02x}{:02x}", mix(240.0, 0.0), mix(246.0, 114.0), mix(250.0, 178.0)),
+                None => "#dddddd".into(),
+            };
+            let (fill, stroke) = (Color::from(fill.as_str()), Some(Color::from("#ffffff")));
+            scene.add(Primitive::Rect { x, y, width: WIDTH, height: HEIGHT, fill, stroke, stroke_width: Some(1.0), opacity: None });
+            let color = shade.filter(|s| *s > 0.6).map(|_| Color::from("#ffffff"));
+            let (x, y) = (x + WIDTH / 2.0, y + HEIGHT * 0.62);
+            scene.add(Primitive::Text {
+                x,
+                y,
+                content: label.clone(),
+                size: FONT - 2,
+                anchor: TextAnchor::Middle,
+                rotate: None,
+                bold: false,
+                color,
+            });
         }
     }
     Ok(finish(scene))

@@ -9,6 +9,7 @@ pub fn column(name: &str) -> String {
         "gradients" => "gradients computed".into(),
         "products" => "second-order products".into(),
         "state_bytes" => "memory of the state".into(),
+        "peak_bytes" => "peak memory".into(),
         "bytes_per_iteration" => "bytes sent per iteration".into(),
         "tau" | "lambda" => symbol(name),
         other => match other.split_once(':') {
@@ -100,7 +101,7 @@ pub fn mean_and_deviation(mean: f64, deviation: f64) -> String {
 pub fn unit(name: &str, largest: f64) -> (f64, &'static str) {
     let pick = |units: &[(f64, &'static str)]| units.iter().copied().rfind(|(size, _)| largest >= *size).unwrap_or(units[0]);
     match name {
-        "bytes" | "state_bytes" | "bytes_per_iteration" => {
+        "bytes" | "state_bytes" | "peak_bytes" | "bytes_per_iteration" => {
             pick(&[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"), (1e15, "PB")])
         }
         "seconds" if largest >= 7200.0 => (3600.0, "h"),

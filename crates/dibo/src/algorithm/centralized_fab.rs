@@ -25,7 +25,7 @@ impl<T: Real> Algorithm<T> for CentralizedFab {
         assert_eq!(network.owned().len(), network.agents(), "Centralized_FAB needs all agents in one process");
         let mut v: Stack<T, 3> = zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
         let d = v.clone();
-        fill(network.owned(), &mut v, [&start.x, &start.y, start.twin()]);
+        fill(network, &mut v, [&start.x, &start.y, start.twin()]);
         // One point: the agents' mean start.
         let mean = v.shared.mean();
         (0..v.count()).for_each(|i| v.shared.row_mut(i).iter_mut().zip(&mean).for_each(|(v, m)| *v = T::of(*m)));

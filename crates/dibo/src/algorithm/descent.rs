@@ -54,7 +54,7 @@ impl<T: Real, M: Method> Algorithm<T> for Single<M> {
     fn start(&self, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>, start: &Start) -> Box<dyn State<T>> {
         let objective = problem.single_level().expect("checked before the run");
         let mut x = Stack::zeros(network.owned().len(), &Upper::Shared(objective.width()), &[]);
-        fill(network.owned(), &mut x, [objective.start_from(start)]);
+        fill(network, &mut x, [objective.start_from(start)]);
         Box::new(SingleState(self.0.begin(x, objective.blocks(), network, &mut gradients(problem))))
     }
 
@@ -64,6 +64,10 @@ impl<T: Real, M: Method> Algorithm<T> for Single<M> {
 
     fn needs(&self) -> Needs {
         Needs::SingleLevel
+    }
+
+    fn single_step(&self, k: usize) -> Option<f64> {
+        Some(self.0.eta(k))
     }
 }
 

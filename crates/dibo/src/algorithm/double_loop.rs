@@ -43,8 +43,8 @@ impl<T: Real, M: Method> Algorithm<T> for DoubleLoop<M> {
     fn start(&self, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>, start: &Start) -> Box<dyn State<T>> {
         let mut x: Stack<T, 1> = zeros(&problem.upper(), &[], network.owned());
         let mut y: Stack<T, 1> = zeros(&Upper::Shared(problem.lower()), &[], network.owned());
-        fill(network.owned(), &mut x, [&start.x]);
-        fill(network.owned(), &mut y, [&start.y]);
+        fill(network, &mut x, [&start.x]);
+        fill(network, &mut y, [&start.y]);
         let path = vec![y.clone(); self.inner + 1];
         let mut scratch = Vec::new();
         let descent = self.method.begin(y, 1, network, &mut lower_gradient(problem, &x, &mut scratch));

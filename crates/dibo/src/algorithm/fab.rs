@@ -81,7 +81,7 @@ pub struct FabState<T> {
 impl<T: Real> Algorithm<T> for Fab {
     fn start(&self, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>, start: &Start) -> Box<dyn State<T>> {
         let mut v = zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
-        fill(network.owned(), &mut v, [&start.x, &start.y, start.twin()]);
+        fill(network, &mut v, [&start.x, &start.y, start.twin()]);
         let mut rows = Tracked::new(v);
         // t⁰ = d⁰
         problem.penalty_directions(at(0, network), self.penalty(0), &rows.v, &mut rows.d);

@@ -27,13 +27,19 @@ use serde::de::DeserializeOwned;
 
 pub use descent::{Descent, Method, Oracle, Single};
 
-fn fill<T: Real, const N: usize>(owned: &[usize], stack: &mut Stack<T, N>, values: [&Vec<Vec<f64>>; N]) {
-    for (row, agent) in owned.iter().enumerate() {
+/// Writes the starting points of the owned agents into a stack of zeros, and the stack to where the network's rows lie.
+fn fill<T: Real, const N: usize>(network: &dyn Network<T>, stack: &mut Stack<T, N>, values: [&Vec<Vec<f64>>; N]) {
+    for (row, agent) in network.owned().iter().enumerate() {
         for (to, from) in stack.row_mut(row).into_iter().zip(values) {
-            if let Some(from) = from.get(*agent) {
+            if let Some(from) = Start::row(from, *agent) {
                 to.iter_mut().zip(from).for_each(|(t, f)| *t = T::of(*f));
             }
         }
+    }
+    let ends: Vec<usize> = (0..N).map(|v| stack.cut(v).end).collect();
+    network.place(&mut stack.shared, &ends);
+    if let Some(private) = &mut stack.private {
+        network.place(private, &[]);
     }
 }
 
@@ -68,6 +74,10 @@ pub trait Algorithm<T: Real>: Send + Sync {
     }
     /// The steps (ηx, ηy, ηz) and λ at iteration k, of the methods that have them: what warnings before a run look at.
     fn penalty_steps(&self, _k: usize) -> Option<PenaltySteps> {
+        None
+    }
+    /// The step at iteration k of a method on a single-level objective.
+    fn single_step(&self, _k: usize) -> Option<f64> {
         None
     }
 }

@@ -29,7 +29,7 @@ pub struct PushPullSobaState<T> {
 impl<T: Real> Algorithm<T> for PushPullSoba {
     fn start(&self, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>, start: &Start) -> Box<dyn State<T>> {
         let mut v = zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
-        fill(network.owned(), &mut v, [&start.x, &start.y, &start.v]);
+        fill(network, &mut v, [&start.x, &start.y, &start.v]);
         let mut state = PushPullSobaState { soba: self.clone(), rows: Tracked::new(v), products: Vec::new() };
         state.directions(0, problem, network);
         state.rows.absorb();

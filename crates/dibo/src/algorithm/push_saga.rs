@@ -47,7 +47,7 @@ impl Method for PushSaga {
         // question costs an inner loop, and the two methods are to coincide there as well.
         let rows = match self.tracking {
             true => TrackedPushSum::new(x, network, oracle),
-            false => TrackedPushSum::new(x, network, &mut |_, _, _, d| memory(d).for_each(|d| d.data_mut().fill(T::ZERO))),
+            false => TrackedPushSum::new(x, network, &mut |_, _, _, d| memory(d).for_each(|d| d.clear())),
         };
         // The table starts with the first gradient everywhere, so that no block begins from nothing.
         let table = vec![rows.d.shared.clone(); blocks.max(1)];

@@ -26,7 +26,7 @@ impl<T: Real> Algorithm<T> for PushSumFab {
     fn start(&self, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>, start: &Start) -> Box<dyn State<T>> {
         let mut v: Stack<T, 3> = zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
         let mut d = v.clone();
-        fill(network.owned(), &mut v, [&start.x, &start.y, start.twin()]);
+        fill(network, &mut v, [&start.x, &start.y, start.twin()]);
         problem.penalty_directions(at(0, network), self.0.penalty(0), &v, &mut d);
         let mut t = d.clone();
         t.private = None;

@@ -18,10 +18,10 @@ pub struct Tracked<T, const N: usize> {
 impl<T: Real, const N: usize> Tracked<T, N> {
     pub fn new(v: Stack<T, N>) -> Self {
         let mut t = v.clone();
-        t.shared.data_mut().fill(T::ZERO);
+        t.shared.clear();
         let mut d = t.clone();
         if let Some(private) = &mut d.private {
-            private.data_mut().fill(T::ZERO);
+            private.clear();
         }
         // A private variable meets no other agent, so its tracker is its direction: t⁺ = t + d⁺ − d = d⁺.
         t.private = None;

@@ -117,6 +117,11 @@ impl Recipe {
 }
 
 impl Dealt {
+    /// Bytes of the images and labels.
+    pub fn bytes(&self) -> usize {
+        self.data.bytes() + self.test.bytes()
+    }
+
     /// The same with a copy of the images in use, agent by agent in the order of their hands: less memory if many are not in use, and
     /// faster to read.
     pub fn compact(mut self) -> Self {

@@ -18,6 +18,22 @@ pub struct DiGraph {
     out: Vec<u32>,
 }
 
+/// One agent's senders while they are written.
+pub(crate) struct Row<'a> {
+    senders: &'a mut [u32],
+    out: &'a mut [u32],
+    count: usize,
+}
+
+impl Row<'_> {
+    #[inline(always)]
+    pub(crate) fn push(&mut self, sender: u32) {
+        self.senders[self.count] = sender;
+        self.out[sender as usize] += 1;
+        self.count += 1;
+    }
+}
+
 impl DiGraph {
     /// The graph with these links (sender, receiver).
     pub fn from_edges(n: usize, edges: impl IntoIterator<Item = (usize, usize)>) -> Self {
@@ -46,6 +62,27 @@ impl DiGraph {
         self.out.resize(n, 0);
     }
 
+    /// Makes the graph anew from the senders that `write` pushes for each agent, in order and at most `n`; keeps the memory.
+    #[inline]
+    pub(crate) fn fill_rows(&mut self, n: usize, mut write: impl FnMut(usize, &mut Row<'_>)) {
+        let DiGraph { start, from, out } = self;
+        start.clear();
+        start.push(0);
+        out.clear();
+        out.resize(n, 0);
+        let mut filled = 0;
+        for i in 0..n {
+            if from.len() < filled + n {
+                from.resize((filled + n).max(from.capacity()), 0);
+            }
+            let mut row = Row { senders: &mut from[filled..filled + n], out, count: 0 };
+            write(i, &mut row);
+            filled += row.count;
+            start.push(filled as u32);
+        }
+        from.truncate(filled);
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, sender: u32) {
         self.from.push(sender);
@@ -54,6 +91,26 @@ impl DiGraph {
 
     pub(crate) fn close_row(&mut self) {
         self.start.push(self.from.len() as u32);
+    }
+
+    /// Takes away the links (sender, receiver) for which `stays` is false; those to oneself stay.
+    pub(crate) fn retain(&mut self, stays: impl Fn(u32, usize) -> bool) {
+        let DiGraph { start, from, out } = self;
+        let (mut kept, mut begin) = (0, 0);
+        for i in 0..out.len() {
+            let end = start[i + 1] as usize;
+            for at in begin..end {
+                let sender = from[at];
+                if sender as usize == i || stays(sender, i) {
+                    from[kept] = sender;
+                    kept += 1;
+                } else {
+                    out[sender as usize] -= 1;
+                }
+            }
+            (begin, start[i + 1]) = (end, kept as u32);
+        }
+        from.truncate(kept);
     }
 
     /// Makes this graph the same as `other`, keeping its memory.
@@ -76,6 +133,16 @@ impl DiGraph {
     /// How many agents `j` sends to, itself included.
     pub fn out_degree(&self, j: usize) -> usize {
         self.out[j] as usize
+    }
+
+    /// How many agents each one hears, itself included.
+    pub(crate) fn in_degrees(&self) -> impl Iterator<Item = u32> + '_ {
+        self.start.windows(2).map(|ends| ends[1] - ends[0])
+    }
+
+    /// How many agents each one sends to, itself included.
+    pub(crate) fn out_degrees(&self) -> &[u32] {
+        &self.out
     }
 
     /// Links between different agents.
@@ -120,7 +187,7 @@ impl DiGraph {
     }
 
     /// Fewest links from each agent to `target`.
-    fn distances_to(&self, target: usize) -> Vec<Option<u32>> {
+    pub(crate) fn distances_to(&self, target: usize) -> Vec<Option<u32>> {
         let mut distance = vec![None; self.agents()];
         distance[target] = Some(0);
         let mut queue = std::collections::VecDeque::from([(target, 0)]);

@@ -6,12 +6,15 @@ use rand::Rng;
 pub struct Gaps {
     /// `upto[g]` = P(gap ≤ g + 1) · 2³², for gaps up to the table's length.
     upto: Vec<u64>,
-    /// First table entry worth looking at for each value of a draw's top bits.
+    /// First table entry worth looking at for each value of a draw's top bits; with [`SURE`] it is the right one whatever the other bits.
     guide: Vec<u16>,
 }
 
 const TABLE: usize = 1024;
 const GUIDE_BITS: u32 = 12;
+const SURE: u16 = 1 << 15;
+/// How many successes are drawn at a time.
+pub const SOME: usize = 256;
 
 impl Gaps {
     /// For trials that succeed with probability `p`.
@@ -22,36 +25,50 @@ impl Gaps {
             miss *= 1.0 - p;
             upto.push(((1.0 - miss) * 4294967296.0) as u64);
         }
-        let at = |top: u64| upto.partition_point(|u| *u <= top << (32 - GUIDE_BITS)) as u16;
-        let guide = (0..1 << GUIDE_BITS).map(at).collect();
-        Gaps { upto, guide }
+        let first = |draw: u64| upto.partition_point(|u| *u <= draw) as u16;
+        let guide = |top: u64| {
+            let (low, high) = (first(top << (32 - GUIDE_BITS)), first(((top + 1) << (32 - GUIDE_BITS)) - 1));
+            low | if low == high && (low as usize) < upto.len() { SURE } else { 0 }
+        };
+        Gaps { guide: (0..1 << GUIDE_BITS).map(guide).collect(), upto }
     }
 
-    /// Calls `hit(t)` for each successful trial `t` in `0..trials`, in order.
-    #[inline]
-    pub fn hits(&self, trials: u64, rng: &mut impl Rng, mut hit: impl FnMut(u64)) {
-        let mut next = 0u64;
-        loop {
+    /// Writes successful trials to `hits`, in order, beginning with trial `next`, until one more might not fit or all `trials` are done. Returns
+    /// how many there are and moves `next` on.
+    pub fn some_hits(&self, trials: u64, next: &mut u64, rng: &mut impl Rng, hits: &mut [u64; SOME]) -> usize {
+        let (mut count, mut trial) = (0, *next);
+        let guide: &[u16; 1 << GUIDE_BITS] = self.guide.as_slice().try_into().expect("a guide for every value of the top bits");
+        while trial < trials && count < SOME - 1 {
             // Two draws of 32 bits from each word.
             let word = rng.next_u64();
-            for draw in [word & 0xffff_ffff, word >> 32] {
-                let mut g = self.guide[(draw >> (32 - GUIDE_BITS)) as usize] as usize;
-                while g < self.upto.len() && self.upto[g] <= draw {
+            let guess = [guide[(word as u32 >> (32 - GUIDE_BITS)) as usize], guide[(word >> (64 - GUIDE_BITS)) as usize]];
+            if guess[0] & guess[1] & SURE != 0 {
+                hits[count] = trial + u64::from(guess[0] & !SURE);
+                hits[count + 1] = hits[count] + 1 + u64::from(guess[1] & !SURE);
+                trial = hits[count + 1] + 1;
+                count += 2;
+                continue;
+            }
+            for (draw, guess) in [word & 0xffff_ffff, word >> 32].into_iter().zip(guess) {
+                let mut g = usize::from(guess & !SURE);
+                while self.upto.get(g).is_some_and(|upto| *upto <= draw) {
                     g += 1;
                 }
-                next += g as u64;
+                trial += g as u64;
                 // Past the table's end: that many misses, then the trials start afresh (they have no memory).
                 if g < self.upto.len() {
-                    if next >= trials {
-                        return;
-                    }
-                    hit(next);
-                    next += 1;
-                } else if next >= trials {
-                    return;
+                    hits[count] = trial;
+                    count += 1;
+                    trial += 1;
                 }
             }
         }
+        *next = trial;
+        // The last two may lie beyond the end.
+        while count > 0 && hits[count - 1] >= trials {
+            count -= 1;
+        }
+        count
     }
 }
 
@@ -66,12 +83,16 @@ mod tests {
             let gaps = Gaps::new(p);
             let trials = 1_000_000u64;
             let (mut count, mut pairs, mut last) = (0u64, 0u64, u64::MAX);
-            gaps.hits(trials, &mut stream(seed as u64, Purpose::Graph, 0, 0), |t| {
-                assert!(t < trials && (last == u64::MAX || t > last));
-                pairs += (last != u64::MAX && t == last + 1) as u64;
-                count += 1;
-                last = t;
-            });
+            let (mut next, mut rng, mut hits) = (0, stream(seed as u64, Purpose::Graph, 0, 0), [0; SOME]);
+            while next < trials {
+                let some = gaps.some_hits(trials, &mut next, &mut rng, &mut hits);
+                for &t in &hits[..some] {
+                    assert!(t < trials && (last == u64::MAX || t > last));
+                    pairs += (last != u64::MAX && t == last + 1) as u64;
+                    count += 1;
+                    last = t;
+                }
+            }
             let n = trials as f64;
             let close = |got: u64, q: f64| (got as f64 - n * q).abs() <= 5.0 * (n * q * (1.0 - q)).sqrt() + 2.0;
             assert!(close(count, p), "p = {p}: {count}");

@@ -1,4 +1,5 @@
 //! The sequences: the paper's 30-iteration cycle, Erdős–Rényi at each iteration, fixed graphs, exponential ones, explicit lists.
+use super::random::SOME;
 use super::{DiGraph, Gaps, GraphSequence};
 use crate::rng::{Purpose, stream};
 use serde::{Deserialize, Serialize};
@@ -90,44 +91,32 @@ fn one_sender(n: usize, graph: &mut DiGraph, sender: impl Fn(usize) -> usize) {
 
 /// Each ordered pair linked with the probability behind `gaps`, plus the links to itself and from `always(i)`.
 fn random_graph(n: usize, gaps: &Gaps, seed: u64, draw: u64, graph: &mut DiGraph, always: impl Fn(usize) -> Option<usize>) {
-    graph.begin(n);
     let mut rng = stream(seed, Purpose::Graph, 0, draw);
-    // Trials run over receiver-major pairs, so senders come out in agent order; the fixed ones are merged in.
-    let fixed = |i: usize| {
+    // Trials run over receiver-major pairs, so senders come out in agent order. They are drawn some at a time; a mark that no trial
+    // reaches stands behind the last one.
+    let (mut hits, mut count, mut at, mut next) = ([0; SOME], 0, 0, 0);
+    let trials = (n * n) as u64;
+    graph.fill_rows(n, |i, row| {
+        let first = (i * n) as u64;
         let other = always(i).unwrap_or(i);
-        [i.min(other) as u32, i.max(other) as u32]
-    };
-    let (mut i, mut row_end, mut waiting, mut given) = (0usize, n as u64, fixed(0), 0usize);
-    let merge = |graph: &mut DiGraph, waiting: &[u32; 2], given: &mut usize, below: u32| {
-        while *given < 2 && waiting[*given] < below {
-            if *given == 0 || waiting[1] != waiting[0] {
-                graph.push(waiting[*given]);
+        for (below, fixed) in [(i.min(other), true), (i.max(other), other != i), (n, false)] {
+            let end = first + below as u64;
+            loop {
+                while at < count && hits[at] < end {
+                    row.push((hits[at] - first) as u32);
+                    at += 1;
+                }
+                if at < count || next >= trials {
+                    break;
+                }
+                (count, at) = (gaps.some_hits(trials, &mut next, &mut rng, &mut hits), 0);
             }
-            *given += 1;
-        }
-    };
-    gaps.hits((n * n) as u64, &mut rng, |t| {
-        while t >= row_end {
-            merge(graph, &waiting, &mut given, u32::MAX);
-            graph.close_row();
-            i += 1;
-            row_end += n as u64;
-            (waiting, given) = (fixed(i), 0);
-        }
-        let sender = (t + n as u64 - row_end) as u32;
-        merge(graph, &waiting, &mut given, sender);
-        if sender != waiting[0] && sender != waiting[1] {
-            graph.push(sender);
+            if fixed {
+                row.push(below as u32);
+                at += usize::from(at < count && hits[at] == end);
+            }
         }
     });
-    while i < n {
-        merge(graph, &waiting, &mut given, u32::MAX);
-        graph.close_row();
-        i += 1;
-        if i < n {
-            (waiting, given) = (fixed(i), 0);
-        }
-    }
 }
 
 /// Erdős–Rényi at each iteration.

@@ -1,15 +1,19 @@
 //! Problems: local objectives f_i, g_i and their gradients. A problem knows no graph.
 //!
 //! A problem of your own is one `impl Bilevel` with two gradients; everything else has a default. See `examples/own_problem.rs`.
+mod constants;
 mod counted;
 pub mod learning;
 mod policy_evaluation;
 mod quadratic;
+mod robust;
 
+pub use constants::{ClosedForms, Constants, estimate, penalty_gradient};
 pub use counted::{Counted, Oracle};
 pub use learning::Learning;
 pub use policy_evaluation::{Instance, NoiseOn, PolicyEvaluation};
 pub use quadratic::Quadratic;
+pub use robust::Robust;
 
 use crate::rows::{Real, Stack, Threads, Upper, View};
 
@@ -33,7 +37,7 @@ pub struct Penalty {
     pub g: f64,
 }
 
-/// Starting points, one row per agent of the whole network; what is empty starts at zero.
+/// Starting points, one row per agent of the whole network, or one row where all start alike; what is empty starts at zero.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
     /// Upper variable.
@@ -50,6 +54,12 @@ impl Start {
     /// Where z starts.
     pub fn twin(&self) -> &Vec<Vec<f64>> {
         if self.z.is_empty() { &self.y } else { &self.z }
+    }
+
+    /// An agent's row among those of a variable; a single row is everybody's.
+    pub fn row(rows: &[Vec<f64>], agent: usize) -> Option<&[f64]> {
+        let row = if rows.len() == 1 { rows.first() } else { rows.get(agent) };
+        row.map(Vec::as_slice)
     }
 }
 
@@ -79,6 +89,16 @@ pub trait Bilevel<T: Real>: Send + Sync {
 
     /// The single-level objective that baselines minimise, where there is one.
     fn single_level(&self) -> Option<&dyn SingleLevel<T>> {
+        None
+    }
+
+    /// The constants of the theory, where they have closed forms; [`estimate`] serves elsewhere.
+    fn constants(&self) -> Option<Constants> {
+        None
+    }
+
+    /// The solution maps, where they have closed forms.
+    fn closed_forms(&self) -> Option<&dyn ClosedForms> {
         None
     }
 
@@ -123,6 +143,10 @@ pub trait SingleLevel<T: Real>: Send + Sync {
     }
     /// Writes ∇F_i(x_i) with the sample of iteration `at.k` for all owned agents.
     fn gradients(&self, at: At<'_>, x: &Stack<T, 1>, d: &mut Stack<T, 1>);
+    /// F(x), the mean over agents, where it is cheap to tell.
+    fn value(&self, _x: &[f64]) -> Option<f64> {
+        None
+    }
 }
 
 /// FAB's directions from the gradients of f and g, agent by agent.

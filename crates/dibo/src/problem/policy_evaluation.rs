@@ -1,6 +1,7 @@
 //! Policy evaluation (appendix C): fit a linear value function to the Bellman targets of many agents' rewards.
 //!
 //! f_i(x,y) = f_weight/2 ‖Φx − y‖² + τ/2 ‖x‖² and g_i(x,y) = g_weight ‖y − r_i − γPΦx‖², so that everything has a closed form.
+use super::constants::{ClosedForms, Constants};
 use super::{At, Bilevel, Penalty, SecondOrder, SingleLevel};
 use crate::rng::{Purpose, stream};
 use crate::rows::{Eight, LANES, Rows, Stack, Upper};
@@ -96,8 +97,11 @@ struct Model {
 /// zeros there, so that no state counts twice in a sum.
 #[derive(Clone, Debug)]
 struct Packed {
+    states: usize,
+    features: usize,
     offsets: Vec<usize>,
     forward: Vec<Both>,
+    /// Followed by zeros for up to three more features: sums are taken four at a time.
     reduce: Vec<Both>,
 }
 
@@ -354,7 +358,8 @@ impl Packed {
                 reduce.push(Both { phi: eight(phi, g * LANES), m: eight(m, g * LANES) });
             }
         }
-        Packed { offsets, forward, reduce }
+        reduce.extend([Both { phi: [0.0; LANES], m: [0.0; LANES] }].repeat(3 * offsets.len()));
+        Packed { states, features, offsets, forward, reduce }
     }
 }
 
@@ -371,102 +376,154 @@ fn eight<V: Eight>(from: &[f64], at: usize) -> V {
     V::load(from[at..at + LANES].try_into().expect("eight numbers"))
 }
 
-/// One feature's part of Φᵀe + Mᵀgap, lane by lane.
-#[inline(always)]
-fn products<V: Eight, const G: usize>(tables: &[Both; G], e: &[V; G], gap: &[V; G]) -> V {
-    let (mut sum, mut other) = (V::splat(0.0), V::splat(0.0));
-    for g in 0..G {
-        sum = e[g].mul_add(V::load(&tables[g].phi), sum);
-        other = gap[g].mul_add(V::load(&tables[g].m), other);
-    }
-    sum.add(other)
+/// One agent's rewards, and its rows of variables and directions: x, y and z side by side.
+struct Agent<'a> {
+    r: &'a [f64],
+    v: &'a [f64],
+    d: &'a mut [f64],
 }
 
-/// All of one agent's directions in one pass over its features; `G` groups of eight states at a time stay in registers.
+/// One feature's part of Φᵀe + Mᵀgap for each agent, lane by lane.
 #[inline(always)]
-fn directions_of_groups<V: Eight, const G: usize>(
-    packed: &Packed,
-    first: usize,
-    c: Factors,
-    r: &[f64],
-    v: [&[f64]; 3],
-    d: [&mut [f64]; 3],
-) {
-    let ([x, y, z], [dx, dy, dz], groups) = (v, d, packed.offsets.len());
+fn products<V: Eight, const G: usize, const A: usize>(tables: &[Both; G], e: &[[V; G]; A], gap: &[[V; G]; A]) -> [V; A] {
+    let (mut sum, mut other) = ([V::splat(0.0); A], [V::splat(0.0); A]);
+    for g in 0..G {
+        let (phi, m) = (V::load(&tables[g].phi), V::load(&tables[g].m));
+        for a in 0..A {
+            sum[a] = e[a][g].mul_add(phi, sum[a]);
+            other[a] = gap[a][g].mul_add(m, other[a]);
+        }
+    }
+    for a in 0..A {
+        sum[a] = sum[a].add(other[a]);
+    }
+    sum
+}
+
+/// The directions of `A` agents, from `G` groups of eight states that stay in registers; each entry of Φ and M is read once for all of them.
+/// What an agent gets does not depend on who is with it.
+#[inline(always)]
+fn directions_of_groups<V: Eight, const G: usize, const A: usize>(packed: &Packed, first: usize, c: Factors, agents: &mut [Agent<'_>; A]) {
+    let Packed { states, features, .. } = *packed;
     let offsets: &[usize; G] = packed.offsets[first..first + G].try_into().expect("G groups");
+    let table = |of: &'_ [Both], q: usize| -> *const [Both; G] { of[q * packed.offsets.len() + first..][..G].as_ptr().cast() };
     let zero = V::splat(0.0);
-    let (mut px, mut mx) = ([zero; G], [zero; G]);
-    for (q, x) in x.iter().enumerate() {
-        let tables: &[Both; G] = packed.forward[q * groups + first..][..G].try_into().expect("G groups");
-        let x = V::splat(*x);
+    let (mut px, mut mx) = ([[zero; G]; A], [[zero; G]; A]);
+    for q in 0..features {
+        // SAFETY: G entries, as the slice above has checked.
+        let tables = unsafe { &*table(&packed.forward, q) };
+        let mut x = [zero; A];
+        for a in 0..A {
+            x[a] = V::splat(agents[a].v[q]);
+        }
         for g in 0..G {
-            px[g] = V::load(&tables[g].phi).mul_add(x, px[g]);
-            mx[g] = V::load(&tables[g].m).mul_add(x, mx[g]);
+            let (phi, m) = (V::load(&tables[g].phi), V::load(&tables[g].m));
+            for a in 0..A {
+                px[a][g] = phi.mul_add(x[a], px[a][g]);
+                mx[a][g] = m.mul_add(x[a], mx[a][g]);
+            }
         }
     }
     let (cf, cg) = (V::splat(c.f), V::splat(c.g));
-    let (mut e, mut gap) = ([zero; G], [zero; G]);
-    for g in 0..G {
-        let at = offsets[g];
-        let (y, z, target) = (eight::<V>(y, at), eight::<V>(z, at), eight::<V>(r, at).add(mx[g]));
-        e[g] = cf.mul(px[g].sub(y));
-        gap[g] = cg.mul(z.sub(y));
-        cg.mul(y.sub(target)).sub(e[g]).store((&mut dy[at..at + LANES]).try_into().expect("eight numbers"));
-        cg.mul(z.sub(target)).store((&mut dz[at..at + LANES]).try_into().expect("eight numbers"));
+    let (mut e, mut gap) = ([[zero; G]; A], [[zero; G]; A]);
+    for (a, Agent { r, v, d }) in agents.iter_mut().enumerate() {
+        let (_, v) = v.split_at(features);
+        let ((y, z), (dy, dz)) = (v.split_at(states), d[features..].split_at_mut(states));
+        for g in 0..G {
+            let at = offsets[g];
+            let (y, z, target) = (eight::<V>(y, at), eight::<V>(z, at), eight::<V>(r, at).add(mx[a][g]));
+            e[a][g] = cf.mul(px[a][g].sub(y));
+            gap[a][g] = cg.mul(z.sub(y));
+            cg.mul(y.sub(target)).sub(e[a][g]).store((&mut dy[at..at + LANES]).try_into().expect("eight numbers"));
+            cg.mul(z.sub(target)).store((&mut dz[at..at + LANES]).try_into().expect("eight numbers"));
+        }
     }
-    // dx += Φᵀe + Mᵀgap; sums over lanes are cheaper four at a time.
-    let row = |q: usize| -> &[Both; G] { packed.reduce[q * groups + first..][..G].try_into().expect("G groups") };
-    let (fours, rest) = dx.as_chunks_mut::<4>();
-    let four_features = 4 * fours.len();
-    for (q, dx) in fours.iter_mut().enumerate() {
-        let [a, b, c, d] = [row(4 * q), row(4 * q + 1), row(4 * q + 2), row(4 * q + 3)];
-        let sums = V::sums([products(a, &e, &gap), products(b, &e, &gap), products(c, &e, &gap), products(d, &e, &gap)]);
-        (0..4).for_each(|l| dx[l] += sums[l]);
-    }
-    for (q, dx) in rest.iter_mut().enumerate() {
-        *dx += products(row(four_features + q), &e, &gap).sum();
+    // dx = τx + Φᵀe + Mᵀgap; sums over lanes are cheaper four at a time.
+    for from in (0..features).step_by(4 / A) {
+        let mut four = [zero; 4];
+        for (s, to) in four.as_chunks_mut::<A>().0.iter_mut().enumerate() {
+            // SAFETY: as above.
+            *to = products(unsafe { &*table(&packed.reduce, from + s) }, &e, &gap);
+        }
+        let sums = V::sums(four);
+        for s in 0..4 {
+            let (q, Agent { v, d, .. }) = (from + s / A, &mut agents[s % A]);
+            if q < features {
+                d[q] = if first == 0 { c.tau * v[q] } else { d[q] } + sums[s];
+            }
+        }
     }
 }
 
 #[inline(always)]
-fn directions_of_agent<V: Eight>(packed: &Packed, c: Factors, r: &[f64], v: [&[f64]; 3], [dx, dy, dz]: [&mut [f64]; 3]) {
-    for (d, x) in dx.iter_mut().zip(v[0]) {
-        *d = c.tau * x;
-    }
+fn directions_of_agents<V: Eight, const A: usize>(packed: &Packed, c: Factors, mut agents: [Agent<'_>; A]) {
     let mut first = 0;
     while first < packed.offsets.len() {
-        let d = [&mut *dx, &mut *dy, &mut *dz];
         let groups = (packed.offsets.len() - first).min(4);
         match groups {
-            1 => directions_of_groups::<V, 1>(packed, first, c, r, v, d),
-            2 => directions_of_groups::<V, 2>(packed, first, c, r, v, d),
-            3 => directions_of_groups::<V, 3>(packed, first, c, r, v, d),
-            _ => directions_of_groups::<V, 4>(packed, first, c, r, v, d),
+            1 => directions_of_groups::<V, 1, A>(packed, first, c, &mut agents),
+            2 => directions_of_groups::<V, 2, A>(packed, first, c, &mut agents),
+            3 => directions_of_groups::<V, 3, A>(packed, first, c, &mut agents),
+            _ => directions_of_groups::<V, 4, A>(packed, first, c, &mut agents),
         }
         first += groups;
     }
 }
 
+/// Rows of variables and directions, and whose they are; `noisy` are the rewards of the only agent, where they are not the problem's own.
+struct Block<'a> {
+    problem: &'a PolicyEvaluation,
+    c: Factors,
+    owned: &'a [usize],
+    noisy: Option<&'a [f64]>,
+    stride: usize,
+    v: &'a [f64],
+    d: &'a mut [f64],
+}
+
+/// All agents of a block, two at a time where they share their features.
+#[inline(always)]
+fn directions_of_block<V: Eight>(block: Block<'_>) {
+    let Block { problem, c, owned, noisy, stride, v, d } = block;
+    let model = |row: usize| problem.model_of[owned[row]];
+    let reward = |row: usize| noisy.unwrap_or_else(|| problem.rewards.row(owned[row]));
+    let mut rows = v.chunks_exact(stride).zip(d.chunks_exact_mut(stride));
+    let mut row = 0;
+    while row < owned.len() {
+        let packed = &problem.models[model(row)].packed;
+        let Some((v, d)) = rows.next() else { return };
+        let one = Agent { r: reward(row), v, d };
+        if row + 1 < owned.len() && model(row) == model(row + 1) {
+            let Some((v, d)) = rows.next() else { return };
+            directions_of_agents::<V, 2>(packed, c, [one, Agent { r: reward(row + 1), v, d }]);
+            row += 2;
+        } else {
+            directions_of_agents::<V, 1>(packed, c, [one]);
+            row += 1;
+        }
+    }
+}
+
 /// The same with the CPU's widest registers.
-fn directions_on_this_cpu(packed: &Packed, c: Factors, r: &[f64], v: [&[f64]; 3], d: [&mut [f64]; 3]) {
+fn directions_on_this_cpu(block: Block<'_>) {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2")]
-        fn avx512(packed: &Packed, c: Factors, r: &[f64], v: [&[f64]; 3], d: [&mut [f64]; 3]) {
-            directions_of_agent::<std::arch::x86_64::__m512d>(packed, c, r, v, d)
+        fn avx512(block: Block<'_>) {
+            directions_of_block::<std::arch::x86_64::__m512d>(block)
         }
         #[target_feature(enable = "avx2")]
-        fn avx2(packed: &Packed, c: Factors, r: &[f64], v: [&[f64]; 3], d: [&mut [f64]; 3]) {
-            directions_of_agent::<[f64; LANES]>(packed, c, r, v, d)
+        fn avx2(block: Block<'_>) {
+            directions_of_block::<[f64; LANES]>(block)
         }
         // SAFETY: the CPU has the features of its level.
         match crate::rows::cpu_level() {
-            3 => return unsafe { avx512(packed, c, r, v, d) },
-            2 => return unsafe { avx2(packed, c, r, v, d) },
+            3 => return unsafe { avx512(block) },
+            2 => return unsafe { avx2(block) },
             _ => {}
         }
     }
-    directions_of_agent::<[f64; LANES]>(packed, c, r, v, d)
+    directions_of_block::<[f64; LANES]>(block)
 }
 
 impl Bilevel<f64> for PolicyEvaluation {
@@ -509,14 +566,17 @@ impl Bilevel<f64> for PolicyEvaluation {
         if self.states() < LANES {
             return super::penalty_directions_by_agent(self, at, penalty, v, d);
         }
-        d.for_each_row(at.threads, 128, |_, row, d| {
-            let agent = at.owned[row];
-            let packed = &self.models[self.model_of[agent]].packed;
+        let (stride, v) = (v.shared.stride(), v.shared.data());
+        d.shared.for_each_part(at.threads, 128, |rows, d| {
+            let (owned, v) = (&at.owned[rows.clone()], &v[rows.start * stride..rows.end * stride]);
             if self.noise[0] == 0.0 {
-                return directions_on_this_cpu(packed, c, self.rewards.row(agent), v.row(row), d);
+                return directions_on_this_cpu(Block { problem: self, c, owned, noisy: None, stride, v, d });
             }
-            let mut buffer = Buffer::new();
-            directions_on_this_cpu(packed, c, self.observed(agent, at.k, &mut buffer), v.row(row), d);
+            for ((owned, v), d) in owned.chunks(1).zip(v.chunks_exact(stride)).zip(d.chunks_exact_mut(stride)) {
+                let mut buffer = Buffer::new();
+                let noisy = Some(self.observed(owned[0], at.k, &mut buffer));
+                directions_on_this_cpu(Block { problem: self, c, owned, noisy, stride, v, d });
+            }
         });
     }
 
@@ -528,9 +588,77 @@ impl Bilevel<f64> for PolicyEvaluation {
         Some(self)
     }
 
+    fn constants(&self) -> Option<Constants> {
+        let largest = |of: &dyn Fn(&Model) -> f64| self.models.iter().map(of).fold(0.0, f64::max);
+        let m = self.mean(|i| self.models[self.model_of[i]].m.clone());
+        // f's Hessian on a pair of singular vectors of Φ: f_weight [[σ², −σ], [−σ, 1]] + τ on x alone.
+        let f_curvature = |sigma: f64| {
+            let (xx, xy, yy) = (self.f_weight * sigma * sigma + self.tau, self.f_weight * sigma, self.f_weight);
+            0.5 * (xx + yy) + (0.25 * (xx - yy) * (xx - yy) + xy * xy).sqrt()
+        };
+        let (best, r) = (&self.exact.solution, self.mean_reward());
+        // ∇ᵧf_i at (x, y*(x)) is affine in x: its value at x* and its derivative bound it on the ball.
+        let steepest = |l: &Model| {
+            let residual = &l.phi - &m;
+            self.f_weight * ((&residual * best - &r).norm() + residual.singular_values().max() * best.norm())
+        };
+        let kind =
+            |i: usize| (0..i).find(|j| self.model_of[*j] == self.model_of[i] && self.rewards.row(*j) == self.rewards.row(i)).unwrap_or(i);
+        // With noise every agent is one of its own.
+        let kinds = (0..self.model_of.len()).map(|i| if self.noise[0] == 0.0 { kind(i) } else { i }).collect();
+        Some(Constants {
+            mu: 2.0 * self.g_weight,
+            l_f0: largest(&steepest),
+            l_f1: largest(&|l| f_curvature(l.phi.singular_values().max())),
+            l_f2: 0.0,
+            l_g1: largest(&|l| 2.0 * self.g_weight * (1.0 + l.m.singular_values().max().powi(2))),
+            l_g2: 0.0,
+            g_curvature: self.g_curvature(),
+            sigma_max: Some(m.singular_values().max()),
+            l_single: Some(largest(&|l| self.f_weight * (&l.phi - &l.m).singular_values().max().powi(2) + self.tau)),
+            exact: true,
+            region: "L_f0 for ‖x − x*‖ ≤ ‖x*‖ and y = y*(x), the others everywhere",
+            kinds,
+        })
+    }
+
+    fn closed_forms(&self) -> Option<&dyn ClosedForms> {
+        Some(self)
+    }
+
     fn metrics(&self, x: &[f64], _y: Option<&[f64]>) -> Vec<(&'static str, f64)> {
         let gradient = self.hypergradient(x).iter().map(|g| g * g).sum::<f64>().sqrt();
         vec![("relative_error", self.relative_error(x)), ("objective", self.objective(x)), ("hypergradient", gradient)]
+    }
+}
+
+impl ClosedForms for PolicyEvaluation {
+    fn lower_solution(&self, x: &[f64]) -> Vec<f64> {
+        let m = self.mean(|i| self.models[self.model_of[i]].m.clone());
+        (m * DVector::from_column_slice(x) + self.mean_reward()).as_slice().to_vec()
+    }
+
+    fn penalty_lower_solution(&self, x: &[f64], lambda: f64) -> Vec<f64> {
+        let (f, g) = (self.f_weight, 2.0 * lambda * self.g_weight);
+        let phi = self.mean(|i| self.models[self.model_of[i]].phi.clone()) * DVector::from_column_slice(x);
+        let target = self.lower_solution(x);
+        phi.iter().zip(&target).map(|(phi, y)| (f * phi + g * y) / (f + g)).collect()
+    }
+
+    fn values(&self, x: &[f64], y: &[f64]) -> (f64, f64) {
+        let (x, y, n) = (DVector::from_column_slice(x), DVector::from_column_slice(y), self.model_of.len());
+        let products: Vec<_> = self.models.iter().map(|l| (&l.phi * &x, &l.m * &x)).collect();
+        let (mut f, mut g) = (0.0, 0.0);
+        for i in 0..n {
+            let (phi, m) = &products[self.model_of[i]];
+            f += 0.5 * self.f_weight * (phi - &y).norm_squared();
+            g += self.g_weight * (&y - m - DVector::from_column_slice(self.rewards.row(i))).norm_squared();
+        }
+        (f / n as f64 + 0.5 * self.tau * x.norm_squared(), g / n as f64)
+    }
+
+    fn hypergradient(&self, x: &[f64]) -> Vec<f64> {
+        PolicyEvaluation::hypergradient(self, x)
     }
 }
 
@@ -569,5 +697,15 @@ impl SingleLevel<f64> for PolicyEvaluation {
                 (0..x.len()).for_each(|q| d[q] += e * (phi[(s, q)] - m[(s, q)]));
             }
         });
+    }
+
+    fn value(&self, x: &[f64]) -> Option<f64> {
+        let x = DVector::from_column_slice(x);
+        let one = |i: usize| {
+            let Model { phi, m, .. } = &self.models[self.model_of[i]];
+            ((phi - m) * &x - DVector::from_column_slice(self.rewards.row(i))).norm_squared()
+        };
+        let n = self.model_of.len();
+        Some(0.5 * self.f_weight * (0..n).map(one).sum::<f64>() / n as f64 + 0.5 * self.tau * x.norm_squared())
     }
 }

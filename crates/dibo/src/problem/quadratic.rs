@@ -1,6 +1,7 @@
 //! A general quadratic bilevel problem with closed forms, for tests and for learning what an algorithm does.
 //!
 //! f_i(x,y) = ½xᵀPᵢx + ½yᵀQᵢy + xᵀSᵢy + pᵢᵀx + qᵢᵀy and g_i(x,y) = ½yᵀHᵢy + xᵀCᵢy + hᵢᵀy, with Hᵢ positive definite.
+use super::constants::{ClosedForms, Constants};
 use super::{At, Bilevel, SecondOrder, SingleLevel};
 use crate::rng::{Purpose, stream};
 use crate::rows::{Stack, Upper};
@@ -128,6 +129,39 @@ impl Quadratic {
     }
 }
 
+/// [[p, s], [sᵀ, q]].
+fn blocks(p: &DMatrix<f64>, s: &DMatrix<f64>, q: &DMatrix<f64>) -> DMatrix<f64> {
+    let (n, m) = s.shape();
+    DMatrix::from_fn(n + m, n + m, |i, j| match (i < n, j < n) {
+        (true, true) => p[(i, j)],
+        (true, false) => s[(i, j - n)],
+        (false, true) => s[(j, i - n)],
+        (false, false) => q[(i - n, j - n)],
+    })
+}
+
+impl ClosedForms for Quadratic {
+    fn lower_solution(&self, x: &[f64]) -> Vec<f64> {
+        Quadratic::lower_solution(self, x)
+    }
+
+    fn penalty_lower_solution(&self, x: &[f64], lambda: f64) -> Vec<f64> {
+        let (m, x) = (&self.mean, DVector::from_column_slice(x));
+        let rhs = m.s.transpose() * &x + &m.q0 + (m.c.transpose() * &x + &m.h0) * lambda;
+        (-(&m.q + &m.h * lambda).lu().solve(&rhs).expect("λ is large enough")).as_slice().to_vec()
+    }
+
+    fn values(&self, x: &[f64], y: &[f64]) -> (f64, f64) {
+        let (m, x, y) = (&self.mean, DVector::from_column_slice(x), DVector::from_column_slice(y));
+        let f = 0.5 * x.dot(&(&m.p * &x)) + 0.5 * y.dot(&(&m.q * &y)) + x.dot(&(&m.s * &y)) + m.p0.dot(&x) + m.q0.dot(&y);
+        (f, 0.5 * y.dot(&(&m.h * &y)) + x.dot(&(&m.c * &y)) + m.h0.dot(&y))
+    }
+
+    fn hypergradient(&self, x: &[f64]) -> Vec<f64> {
+        Quadratic::hypergradient(self, x)
+    }
+}
+
 fn write(out: &mut [f64], v: DVector<f64>) {
     out.copy_from_slice(v.as_slice());
 }
@@ -162,6 +196,37 @@ impl Bilevel<f64> for Quadratic {
     }
 
     fn single_level(&self) -> Option<&dyn SingleLevel<f64>> {
+        Some(self)
+    }
+
+    fn constants(&self) -> Option<Constants> {
+        let size = |m: DMatrix<f64>| m.symmetric_eigenvalues().amax();
+        let largest = |of: &dyn Fn(&Local) -> f64| self.locals.iter().map(of).fold(0.0, f64::max);
+        let best = DVector::from_vec(self.solution());
+        let jacobian = -self.mean.h.clone().cholesky()?.solve(&self.mean.c.transpose());
+        // ∇ᵧf_i at (x, y*(x)) is affine in x: its value at x* and its derivative bound it on the ball.
+        let y = DVector::from_vec(self.lower_solution(best.as_slice()));
+        let steepest = |l: &Local| {
+            let at_best = &l.q * &y + l.s.transpose() * &best + &l.q0;
+            at_best.norm() + (&l.q * &jacobian + l.s.transpose()).singular_values().max() * best.norm()
+        };
+        Some(Constants {
+            mu: self.locals.iter().map(|l| l.h.clone().symmetric_eigenvalues().min()).fold(f64::INFINITY, f64::min),
+            l_f0: largest(&steepest),
+            l_f1: largest(&|l| size(blocks(&l.p, &l.s, &l.q))),
+            l_f2: 0.0,
+            l_g1: largest(&|l| size(blocks(&DMatrix::zeros(l.c.nrows(), l.c.nrows()), &l.c, &l.h))),
+            l_g2: 0.0,
+            g_curvature: largest(&|l| size(l.h.clone())),
+            sigma_max: Some(jacobian.singular_values().max()),
+            l_single: Some(largest(&|l| size(l.p.clone()))),
+            exact: true,
+            region: "L_f0 for ‖x − x*‖ ≤ ‖x*‖ and y = y*(x), the others everywhere",
+            kinds: (0..self.locals.len()).collect(),
+        })
+    }
+
+    fn closed_forms(&self) -> Option<&dyn ClosedForms> {
         Some(self)
     }
 
@@ -202,5 +267,10 @@ impl SingleLevel<f64> for Quadratic {
             let l = &self.locals[at.owned[row]];
             write(d, &l.p * DVector::from_column_slice(x.row(row)[0]) + &l.p0);
         });
+    }
+
+    fn value(&self, x: &[f64]) -> Option<f64> {
+        let x = DVector::from_column_slice(x);
+        Some(0.5 * x.dot(&(&self.mean.p * &x)) + self.mean.p0.dot(&x))
     }
 }

@@ -222,6 +222,144 @@ mod avx512 {
     }
 }
 
+/// Sixteen numbers, one [`Group`] of columns, in registers. The mixing kernels name them because the compiler does not find them by itself for every
+/// type; all operations are lane by lane, so they give the same bits as plain arithmetic.
+pub trait Sixteen<T>: Copy {
+    /// The same number sixteen times.
+    fn splat(x: T) -> Self;
+    /// From memory.
+    fn load(from: &Group<T>) -> Self;
+    /// To memory.
+    fn store(self, to: &mut Group<T>);
+    /// Lane by lane.
+    fn add(self, other: Self) -> Self;
+    /// Lane by lane.
+    fn sub(self, other: Self) -> Self;
+    /// Lane by lane.
+    fn mul(self, other: Self) -> Self;
+}
+
+/// A group of columns.
+pub type Group<T> = [T; GROUP];
+
+impl<T: Real> Sixteen<T> for Group<T> {
+    #[inline(always)]
+    fn splat(x: T) -> Self {
+        [x; GROUP]
+    }
+    #[inline(always)]
+    fn load(from: &Group<T>) -> Self {
+        *from
+    }
+    #[inline(always)]
+    fn store(self, to: &mut Group<T>) {
+        *to = self;
+    }
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        std::array::from_fn(|l| self[l] + other[l])
+    }
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        std::array::from_fn(|l| self[l] - other[l])
+    }
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        std::array::from_fn(|l| self[l] * other[l])
+    }
+}
+
+/// [`Sixteen`] as so many of the CPU's registers.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+pub struct Registers<R, const N: usize>([R; N]);
+
+#[cfg(target_arch = "x86_64")]
+mod registers {
+    use super::{Group, Registers, Sixteen};
+    use std::arch::x86_64::*;
+
+    macro_rules! sixteen {
+        ($t:ty, $register:ty, $count:literal, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $mul:ident) => {
+            // SAFETY of all: these are only named inside functions compiled for, and called on, CPUs with these registers.
+            impl Sixteen<$t> for Registers<$register, $count> {
+                #[inline(always)]
+                fn splat(x: $t) -> Self {
+                    Registers([unsafe { $splat(x) }; $count])
+                }
+                #[inline(always)]
+                fn load(from: &Group<$t>) -> Self {
+                    let mut out = Self::splat(0.0);
+                    for i in 0..$count {
+                        out.0[i] = unsafe { $load(from.as_ptr().add(i * (16 / $count))) };
+                    }
+                    out
+                }
+                #[inline(always)]
+                fn store(self, to: &mut Group<$t>) {
+                    for i in 0..$count {
+                        unsafe { $store(to.as_mut_ptr().add(i * (16 / $count)), self.0[i]) };
+                    }
+                }
+                #[inline(always)]
+                fn add(mut self, other: Self) -> Self {
+                    for i in 0..$count {
+                        self.0[i] = unsafe { $add(self.0[i], other.0[i]) };
+                    }
+                    self
+                }
+                #[inline(always)]
+                fn sub(mut self, other: Self) -> Self {
+                    for i in 0..$count {
+                        self.0[i] = unsafe { $sub(self.0[i], other.0[i]) };
+                    }
+                    self
+                }
+                #[inline(always)]
+                fn mul(mut self, other: Self) -> Self {
+                    for i in 0..$count {
+                        self.0[i] = unsafe { $mul(self.0[i], other.0[i]) };
+                    }
+                    self
+                }
+            }
+        };
+    }
+    sixteen!(f32, __m512, 1, _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_add_ps, _mm512_sub_ps, _mm512_mul_ps);
+    sixteen!(f64, __m512d, 2, _mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_add_pd, _mm512_sub_pd, _mm512_mul_pd);
+    sixteen!(f32, __m256, 2, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_add_ps, _mm256_sub_ps, _mm256_mul_ps);
+    sixteen!(f64, __m256d, 4, _mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_mul_pd);
+}
+
+/// Like `for_each_cpu`, for kernels that name their registers `V`.
+macro_rules! for_each_register {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident<$t:ident : Real, $v:ident>($($arg:ident : $ty:ty),* $(,)?) $body:block) => {
+        $(#[$meta])*
+        #[allow(clippy::too_many_arguments)]
+        $vis fn $name<$t: Real>($($arg: $ty),*) {
+            #[inline(always)]
+            #[allow(clippy::too_many_arguments)]
+            fn body<$t: Real, $v: Sixteen<$t>>($($arg: $ty),*) $body
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2")]
+                #[allow(clippy::too_many_arguments)]
+                fn avx512<$t: Real>($($arg: $ty),*) { body::<$t, $t::Avx512>($($arg),*) }
+                #[target_feature(enable = "avx2")]
+                #[allow(clippy::too_many_arguments)]
+                fn avx2<$t: Real>($($arg: $ty),*) { body::<$t, $t::Avx2>($($arg),*) }
+                // SAFETY: the CPU has the features of its level.
+                match $crate::rows::cpu_level() {
+                    3 => return unsafe { avx512::<$t>($($arg),*) },
+                    2 => return unsafe { avx2::<$t>($($arg),*) },
+                    _ => {}
+                }
+            }
+            body::<$t, Group<$t>>($($arg),*)
+        }
+    };
+}
+
 /// Which rows flow into which: row `i` receives from `from[start[i]..start[i + 1]]`, in agent order, itself included.
 #[derive(Clone, Copy, Debug)]
 pub struct Csr<'a> {
@@ -240,6 +378,8 @@ pub enum Weights<'a, T> {
     Sender(&'a [T]),
     /// One number per entry.
     Entry(&'a [T]),
+    /// The source is weighted already.
+    Applied,
 }
 
 impl<T: Real> Weights<'_, T> {
@@ -249,6 +389,7 @@ impl<T: Real> Weights<'_, T> {
             Weights::Receiver(w) => w[receiver],
             Weights::Sender(w) => w[sender],
             Weights::Entry(w) => w[entry],
+            Weights::Applied => T::ONE,
         }
     }
 }
@@ -266,13 +407,37 @@ pub struct Part {
     pub source_stride: usize,
 }
 
-for_each_cpu! {
+for_each_register! {
     /// `out[i] = Σ_j b_ij source[j] − minus[i]` for the rows and columns of `part`; `minus` is laid out like `out`, or empty. Parts that run at
     /// the same time must not overlap.
-    pub fn push_rows<T: Real>(out: &Disjoint<T>, part: Part, source: &[T], csr: Csr<'_>, weights: Weights<'_, T>, minus: &[T]) {
+    pub fn push_rows<T: Real, V>(out: &Disjoint<T>, part: Part, source: &[T], csr: Csr<'_>, weights: Weights<'_, T>, minus: &[T]) {
         match weights {
-            Weights::Sender(w) => push_some(out, part, source, csr, minus, #[inline(always)] |_, j, _| w[j]),
-            w => push_some(out, part, source, csr, minus, #[inline(always)] |i, j, e| w.get(i, j, e)),
+            Weights::Sender(w) => push_some::<T, V>(out, part, source, csr, minus, #[inline(always)] |_, j, _| w[j]),
+            w => push_some::<T, V>(out, part, source, csr, minus, #[inline(always)] |i, j, e| w.get(i, j, e)),
+        }
+    }
+}
+
+for_each_register! {
+    /// Copies the columns of `part`, with `plus` (or nothing) added, to the beginnings of a panel's rows. If the weights are the senders' own, the
+    /// copy is weighted with them, and the sum without weights is also left in place.
+    pub fn save_rows<T: Real, V>(panel: &mut [T], rows: &Disjoint<T>, part: Part, plus: &[T], weights: Weights<'_, T>) {
+        let Part { rows: which, columns, stride, source_stride } = part;
+        for (i, to) in which.zip(panel.chunks_mut(source_stride)) {
+            let here = i * stride + columns.start..i * stride + columns.end;
+            // SAFETY: parts that are used at the same time do not overlap.
+            let from = unsafe { rows.get(here.clone()) }.as_chunks_mut::<GROUP>().0;
+            for (c, (from, to)) in from.iter_mut().zip(to.as_chunks_mut::<GROUP>().0).enumerate() {
+                let mut sum = V::load(from);
+                if !plus.is_empty() {
+                    sum = sum.add(V::load(&groups::<T, 1>(plus, here.start + c * GROUP)[0]));
+                }
+                if let Weights::Sender(w) = weights {
+                    sum.store(from);
+                    sum = V::splat(w[i]).mul(sum);
+                }
+                sum.store(to);
+            }
         }
     }
 }
@@ -286,57 +451,54 @@ pub struct Pair<V> {
     pub t: V,
 }
 
-for_each_cpu! {
+for_each_register! {
     /// `v[i] = Σ_j a_ij v[j] − η∘t[i]` and `t[i] = Σ_j b_ij t[j] − d[i]` in one walk over the neighbours, for the rows and columns of `part`.
     /// The step per column `eta` and `d` (or nothing) are laid out like the destination. Equal weights in a row of A are applied to the sum.
-    pub fn push_pull_rows<T: Real>(out: Pair<&Disjoint<T>>, part: Part, old: Pair<&[T]>, csr: Csr<'_>, a: Weights<'_, T>, b: Weights<'_, T>, eta: &[T], d: &[T]) {
+    /// Where B is applied already, the destination still holds the old t.
+    pub fn push_pull_rows<T: Real, V>(out: Pair<&Disjoint<T>>, part: Part, old: Pair<&[T]>, csr: Csr<'_>, a: Weights<'_, T>, b: Weights<'_, T>, eta: &[T], d: &[T]) {
         match (a, b) {
-            (Weights::Receiver(a), Weights::Sender(b)) => push_pull_some(out, part, old, csr, eta, d, #[inline(always)] |i| Some(a[i]), #[inline(always)] |_, j, _| (None, b[j])),
-            _ => push_pull_some(out, part, old, csr, eta, d, #[inline(always)] |_| None, #[inline(always)] |i, j, e| (Some(a.get(i, j, e)), b.get(i, j, e))),
+            (Weights::Receiver(a), Weights::Sender(b)) => push_pull_some::<T, V>(out, part, old, csr, eta, d, false, #[inline(always)] |i| Some(a[i]), #[inline(always)] |_, j, _| (None, Some(b[j]))),
+            (Weights::Receiver(a), Weights::Applied) => push_pull_some::<T, V>(out, part, old, csr, eta, d, true, #[inline(always)] |i| Some(a[i]), #[inline(always)] |_, _, _| (None, None)),
+            _ => push_pull_some::<T, V>(out, part, old, csr, eta, d, matches!(b, Weights::Applied), #[inline(always)] |_| None, #[inline(always)] |i, j, e| (Some(a.get(i, j, e)), Some(b.get(i, j, e)))),
         }
     }
 }
-
-/// A group of columns: one AVX-512 register of `f32`, two of `f64`.
-type Group<T> = [T; GROUP];
 
 #[inline(always)]
 fn groups<T: Real, const G: usize>(from: &[T], at: usize) -> &[Group<T>; G] {
     from[at..at + G * GROUP].as_chunks().0.try_into().expect("whole groups")
 }
 
+/// w·from, or from without a weight.
 #[inline(always)]
-fn groups_mut<T: Real, const G: usize>(to: &mut [T], at: usize) -> &mut [Group<T>; G] {
-    to[at..at + G * GROUP].as_chunks_mut().0.try_into().expect("whole groups")
-}
-
-#[inline(always)]
-fn weighted<T: Real, const G: usize>(w: T, from: &[Group<T>; G]) -> [Group<T>; G] {
-    let mut out = *from;
+fn first_of<T: Real, V: Sixteen<T>, const G: usize>(w: Option<T>, from: &[Group<T>; G]) -> [V; G] {
+    let mut out = [V::splat(T::ZERO); G];
     for g in 0..G {
-        for lane in 0..GROUP {
-            out[g][lane] = w * from[g][lane];
+        out[g] = V::load(&from[g]);
+        if let Some(w) = w {
+            out[g] = V::splat(w).mul(out[g]);
         }
     }
     out
 }
 
+/// `sum += w·from`, or `sum += from` without a weight.
 #[inline(always)]
-fn subtract<T: Real, const G: usize>(from: &mut [Group<T>; G], what: &[Group<T>; G]) {
+fn add_weighted<T: Real, V: Sixteen<T>, const G: usize>(sum: &mut [V; G], w: Option<T>, from: &[Group<T>; G]) {
     for g in 0..G {
-        for lane in 0..GROUP {
-            from[g][lane] -= what[g][lane];
-        }
+        let from = V::load(&from[g]);
+        sum[g] = sum[g].add(match w {
+            Some(w) => V::splat(w).mul(from),
+            None => from,
+        });
     }
 }
 
-/// `sum += w·from`, or `sum += from` without a weight.
 #[inline(always)]
-fn add_weighted<T: Real, const G: usize>(sum: &mut [Group<T>; G], w: Option<T>, from: &[Group<T>; G]) {
+fn store<T: Real, V: Sixteen<T>, const G: usize>(sum: [V; G], to: &mut [T], at: usize) {
+    let to: &mut [Group<T>; G] = to[at..at + G * GROUP].as_chunks_mut().0.try_into().expect("whole groups");
     for g in 0..G {
-        for lane in 0..GROUP {
-            sum[g][lane] += w.map_or(from[g][lane], |w| w * from[g][lane]);
-        }
+        sum[g].store(&mut to[g]);
     }
 }
 
@@ -363,7 +525,7 @@ macro_rules! by_blocks {
 }
 
 #[inline(always)]
-fn push_some<T: Real>(
+fn push_some<T: Real, V: Sixteen<T>>(
     out: &Disjoint<T>,
     part: Part,
     source: &[T],
@@ -380,30 +542,34 @@ fn push_some<T: Real>(
         by_blocks!(row.len(), 4, |c, G| {
             // Every row hears itself, so there is a first sender; the sum begins with it.
             let j = senders[0] as usize;
-            let mut sum = weighted(weight(i, j, entries.start), groups::<T, G>(source, j * source_stride + c));
+            let mut sum: [V; G] = first_of(Some(weight(i, j, entries.start)), groups::<T, G>(source, j * source_stride + c));
             for (e, j) in (entries.start + 1..entries.end).zip(&senders[1..]) {
                 let j = *j as usize;
                 add_weighted(&mut sum, Some(weight(i, j, e)), groups::<T, G>(source, j * source_stride + c));
             }
             if !minus.is_empty() {
-                subtract(&mut sum, groups::<T, G>(minus, i * stride + columns.start + c));
+                let minus = groups::<T, G>(minus, i * stride + columns.start + c);
+                for g in 0..G {
+                    sum[g] = sum[g].sub(V::load(&minus[g]));
+                }
             }
-            *groups_mut::<T, G>(row, c) = sum;
+            store(sum, row, c);
         });
     }
 }
 
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn push_pull_some<T: Real>(
+fn push_pull_some<T: Real, V: Sixteen<T>>(
     out: Pair<&Disjoint<T>>,
     part: Part,
     old: Pair<&[T]>,
     csr: Csr<'_>,
     eta: &[T],
     d: &[T],
+    in_place: bool,
     of_row: impl Fn(usize) -> Option<T> + Copy,
-    of_entry: impl Fn(usize, usize, usize) -> (Option<T>, T) + Copy,
+    of_entry: impl Fn(usize, usize, usize) -> (Option<T>, Option<T>) + Copy,
 ) {
     let Part { rows, columns, stride, source_stride } = part;
     for i in rows {
@@ -416,29 +582,30 @@ fn push_pull_some<T: Real>(
         by_blocks!(to_v.len(), 4, |c, G| {
             let j = senders[0] as usize;
             let (a, b) = of_entry(i, j, entries.start);
-            let mut v =
-                a.map_or(*groups::<T, G>(old.v, j * source_stride + c), |a| weighted(a, groups::<T, G>(old.v, j * source_stride + c)));
-            let mut t = weighted(b, groups::<T, G>(old.t, j * source_stride + c));
+            let mut v: [V; G] = first_of(a, groups::<T, G>(old.v, j * source_stride + c));
+            let mut t: [V; G] = first_of(b, groups::<T, G>(old.t, j * source_stride + c));
             for (e, j) in (entries.start + 1..entries.end).zip(&senders[1..]) {
                 let j = *j as usize;
                 let (a, b) = of_entry(i, j, e);
                 add_weighted(&mut v, a, groups::<T, G>(old.v, j * source_stride + c));
-                add_weighted(&mut t, Some(b), groups::<T, G>(old.t, j * source_stride + c));
+                add_weighted(&mut t, b, groups::<T, G>(old.t, j * source_stride + c));
             }
-            if let Some(a) = of_row(i) {
-                v = weighted(a, &v);
-            }
-            let (eta, mine) = (groups::<T, G>(eta, columns.start + c), groups::<T, G>(old.t, i * source_stride + c));
+            let eta = groups::<T, G>(eta, columns.start + c);
+            let mine = if in_place { groups::<T, G>(to_t, c) } else { groups::<T, G>(old.t, i * source_stride + c) };
             for g in 0..G {
-                for lane in 0..GROUP {
-                    v[g][lane] -= eta[g][lane] * mine[g][lane];
+                if let Some(a) = of_row(i) {
+                    v[g] = V::splat(a).mul(v[g]);
                 }
+                v[g] = v[g].sub(V::load(&eta[g]).mul(V::load(&mine[g])));
             }
             if !d.is_empty() {
-                subtract(&mut t, groups::<T, G>(d, here.start + c));
+                let d = groups::<T, G>(d, here.start + c);
+                for g in 0..G {
+                    t[g] = t[g].sub(V::load(&d[g]));
+                }
             }
-            *groups_mut::<T, G>(to_v, c) = v;
-            *groups_mut::<T, G>(to_t, c) = t;
+            store(v, to_v, c);
+            store(t, to_t, c);
         });
     }
 }

@@ -5,14 +5,18 @@
 //! one, so that every machine, thread count and transport gives the same bits. Where all weights of
 //! a pulled row are equal, the sum is taken first and weighted once.
 mod kernels;
+mod remote;
 mod threads;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use kernels::cpu_level;
-pub use kernels::{Csr, Pair, Part, Weights, add, push_pull_rows, push_rows};
+pub use kernels::{Csr, Pair, Part, Weights, add, push_pull_rows, push_rows, save_rows};
 pub(crate) use kernels::{Eight, for_each_cpu};
+pub use remote::Remote;
 pub use threads::Threads;
 
+use remote::Elsewhere;
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Range, Sub, SubAssign};
 
@@ -43,6 +47,12 @@ pub trait Real:
     fn of(x: f64) -> Self;
     /// Widens to `f64`.
     fn f64(self) -> f64;
+    /// Sixteen of them in AVX-512's registers.
+    #[cfg(target_arch = "x86_64")]
+    type Avx512: kernels::Sixteen<Self>;
+    /// Sixteen of them in AVX2's registers.
+    #[cfg(target_arch = "x86_64")]
+    type Avx2: kernels::Sixteen<Self>;
     /// Adds the numbers to `bytes`, little-endian.
     fn to_bytes(numbers: &[Self], bytes: &mut Vec<u8>);
     /// Reads numbers that [`to_bytes`](Self::to_bytes) wrote; `bytes` must be as long as they are.
@@ -50,8 +60,12 @@ pub trait Real:
 }
 
 macro_rules! real {
-    ($t:ty) => {
+    ($t:ty, $avx512:ty, $avx2:ty) => {
         impl Real for $t {
+            #[cfg(target_arch = "x86_64")]
+            type Avx512 = $avx512;
+            #[cfg(target_arch = "x86_64")]
+            type Avx2 = $avx2;
             const ZERO: $t = 0.0;
             const ONE: $t = 1.0;
             fn of(x: f64) -> $t {
@@ -72,8 +86,8 @@ macro_rules! real {
         }
     };
 }
-real!(f32);
-real!(f64);
+real!(f32, kernels::Registers<std::arch::x86_64::__m512, 1>, kernels::Registers<std::arch::x86_64::__m256, 2>);
+real!(f64, kernels::Registers<std::arch::x86_64::__m512d, 2>, kernels::Registers<std::arch::x86_64::__m256d, 4>);
 
 /// Columns by which every row is padded and mixing is cut.
 pub const GROUP: usize = 16;
@@ -85,11 +99,14 @@ pub(crate) const LANES: usize = 8;
 pub type Buffer<T> = aligned_vec::AVec<T, aligned_vec::ConstAlign<64>>;
 
 /// One vector per owned agent, in one allocation. Rows are rectangular (all of one width) unless made with [`Rows::ragged`].
+///
+/// The numbers may lie on a device ([`Rows::place`]): then the kernels run there, and single rows can not be borrowed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rows<T> {
     data: Buffer<T>,
     starts: Vec<usize>,
     widths: Vec<usize>,
+    elsewhere: Elsewhere<T>,
 }
 
 impl<T: Real> Rows<T> {
@@ -106,7 +123,7 @@ impl<T: Real> Rows<T> {
         }
         let mut data = Buffer::new(64);
         data.resize(starts[widths.len()], T::ZERO);
-        Rows { data, starts, widths: widths.to_vec() }
+        Rows { data, starts, widths: widths.to_vec(), elsewhere: Elsewhere(None) }
     }
 
     /// Rows holding these vectors.
@@ -155,13 +172,84 @@ impl<T: Real> Rows<T> {
         &mut self.data
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory, wherever it lies.
     pub fn bytes(&self) -> usize {
-        self.data.len() * size_of::<T>()
+        self.len() * size_of::<T>()
+    }
+
+    /// How many numbers there are, with the padding.
+    fn len(&self) -> usize {
+        self.starts[self.widths.len()]
+    }
+
+    /// Moves the numbers to a device: `carry` gets them, and the start of each row with the end of the last.
+    pub fn place(&mut self, carry: impl FnOnce(&[T], &[usize]) -> Box<dyn Remote<T>>) {
+        let far = carry(&self.data, &self.starts);
+        self.data = Buffer::new(64);
+        self.elsewhere = Elsewhere(Some(far));
+    }
+
+    /// The numbers on the device, if they are on one.
+    pub fn remote(&self) -> Option<&dyn Remote<T>> {
+        self.elsewhere.0.as_deref()
+    }
+
+    /// The numbers on the device, to write.
+    pub fn remote_mut(&mut self) -> Option<&mut (dyn Remote<T> + 'static)> {
+        self.elsewhere.0.as_deref_mut()
+    }
+
+    /// All numbers with their padding, from wherever they lie.
+    pub fn to_vec(&self) -> Vec<T> {
+        let Some(far) = self.remote() else { return self.data.to_vec() };
+        let mut numbers = vec![T::ZERO; self.len()];
+        far.read(0, &mut numbers);
+        numbers
+    }
+
+    /// All numbers with their padding: borrowed where they lie on the host.
+    pub fn numbers(&self) -> Cow<'_, [T]> {
+        match self.remote() {
+            Some(_) => Cow::Owned(self.to_vec()),
+            None => Cow::Borrowed(&self.data),
+        }
+    }
+
+    /// Takes over what [`to_vec`](Self::to_vec) gave; says if the size is another.
+    pub fn restore(&mut self, numbers: &[T]) -> Result<(), String> {
+        if numbers.len() != self.len() {
+            return Err(format!("{} numbers for rows of {}", numbers.len(), self.len()));
+        }
+        match self.remote_mut() {
+            Some(far) => far.write(0, numbers),
+            None => self.data.copy_from_slice(numbers),
+        }
+        Ok(())
+    }
+
+    /// `self = 0`.
+    pub fn clear(&mut self) {
+        match self.remote_mut() {
+            Some(far) => far.clear(),
+            None => self.data.fill(T::ZERO),
+        }
+    }
+
+    /// The two sets of rows where both lie on a device. One here and one there is a mistake of the caller's.
+    fn far<'a>(&'a mut self, other: &'a Rows<T>) -> Option<(&'a mut (dyn Remote<T> + 'static), &'a dyn Remote<T>)> {
+        debug_assert_eq!(self.starts, other.starts, "rows of different shapes");
+        match (self.elsewhere.0.as_deref_mut(), other.remote()) {
+            (Some(a), Some(b)) => Some((a, b)),
+            (None, None) => None,
+            _ => panic!("rows on the host and on a device in one kernel"),
+        }
     }
 
     /// The mean row, in `f64`; only for rectangular rows.
     pub fn mean(&self) -> Vec<f64> {
+        if let Some(far) = self.remote() {
+            return far.mean(0..self.width());
+        }
         let mut mean = vec![0.0; self.width()];
         for i in 0..self.count() {
             mean.iter_mut().zip(self.row(i)).for_each(|(m, r)| *m += r.f64());
@@ -172,33 +260,59 @@ impl<T: Real> Rows<T> {
 
     /// `self += scale · other`.
     pub fn add_scaled(&mut self, scale: T, other: &Rows<T>, threads: &Threads) {
-        self.update(other, threads, |a, b| kernels::add_scaled(a, scale, b));
+        match self.far(other) {
+            Some((a, b)) => a.add_scaled(scale, b),
+            None => self.update(other, threads, |a, b| kernels::add_scaled(a, scale, b)),
+        }
     }
 
     /// `self += other`.
     pub fn add(&mut self, other: &Rows<T>, threads: &Threads) {
-        self.update(other, threads, kernels::add);
+        match self.far(other) {
+            Some((a, b)) => a.add_scaled(T::ONE, b),
+            None => self.update(other, threads, kernels::add),
+        }
     }
 
     /// `self = scale · (other − self)`.
     pub fn scale_difference(&mut self, scale: T, other: &Rows<T>, threads: &Threads) {
-        self.update(other, threads, |a, b| kernels::scale_difference(a, scale, b));
+        match self.far(other) {
+            Some((a, b)) => a.scale_difference(scale, b),
+            None => self.update(other, threads, |a, b| kernels::scale_difference(a, scale, b)),
+        }
     }
 
     /// `self = other`, keeping the memory.
     pub fn copy_from(&mut self, other: &Rows<T>) {
         assert_eq!(self.starts, other.starts, "rows of different shapes");
-        self.data.copy_from_slice(&other.data);
+        match self.far(other) {
+            Some((a, b)) => a.copy_from(b),
+            None => self.data.copy_from_slice(&other.data),
+        }
     }
 
     /// `self −= columns ∘ other`: one factor per column.
     pub fn sub_scaled_columns(&mut self, columns: &[T], other: &Rows<T>, threads: &Threads) {
-        self.update_rows(threads, |i, row| kernels::sub_scaled(row, columns, other.row(i)));
+        match self.far(other) {
+            Some((a, b)) => a.sub_scaled_columns(columns, b),
+            None => self.update_rows(threads, |i, row| kernels::sub_scaled(row, columns, other.row(i))),
+        }
     }
 
-    /// `self = other / weight`, where each row of `weight` is one number.
+    /// `self = other / weight`, where each row of `weight` is one number; they are few, so they always lie on the host.
     pub fn divide_into(&mut self, other: &Rows<T>, weight: &Rows<T>, threads: &Threads) {
-        self.update_rows(threads, |i, row| kernels::divide(row, other.row(i), weight.row(i)[0]));
+        match self.far(other) {
+            Some((a, b)) => a.divide_into(b, &(0..weight.count()).map(|i| weight.row(i)[0]).collect::<Vec<_>>()),
+            None => self.update_rows(threads, |i, row| kernels::divide(row, other.row(i), weight.row(i)[0])),
+        }
+    }
+
+    /// Calls `job(rows, numbers)` once on each thread with its rows, padding included; a thread gets at least `least`. Only for rectangular rows.
+    pub fn for_each_part(&mut self, threads: &Threads, least: usize, job: impl Fn(Range<usize>, &mut [T]) + Sync) {
+        let (count, stride) = (self.count(), self.stride());
+        let mine = Disjoint::new(&mut self.data);
+        // SAFETY: each row is in one range.
+        threads.ranges(count, least, |_, rows| job(rows.clone(), unsafe { mine.get(rows.start * stride..rows.end * stride) }));
     }
 
     fn update_rows(&mut self, threads: &Threads, job: impl Fn(usize, &mut [T]) + Sync) {
@@ -337,8 +451,13 @@ impl<T: Real, const N: usize> Stack<T, N> {
         });
     }
 
-    /// Writes `values[v]` to every column of variable `v`: one number per column, as the fused update wants the steps.
+    /// Writes `values[v]` to every column of variable `v`: one number per column, as the fused update wants the steps. A device finds the
+    /// columns itself and gets the `N` values.
     pub fn spread(&self, values: [f64; N], columns: &mut Vec<T>) {
+        if self.shared.remote().is_some() {
+            columns.clear();
+            return columns.extend(values.map(T::of));
+        }
         columns.resize(self.shared.stride(), T::ZERO);
         for (cut, value) in self.cuts.iter().zip(values) {
             columns[cut.clone()].fill(T::of(value));
@@ -371,6 +490,9 @@ impl<'a, T: Real> View<'a, T> {
     /// The mean over agents, in `f64`; `None` if agents have different widths.
     pub fn mean(&self) -> Option<Vec<f64>> {
         let count = self.rows.count();
+        if let Some(far) = self.rows.remote() {
+            return (self.columns.is_some() || self.rows.widths.iter().all(|w| *w == self.rows.width())).then(|| far.mean(self.span()));
+        }
         let mut mean = vec![0.0; if count == 0 { 0 } else { self.row(0).len() }];
         for i in 0..count {
             if self.row(i).len() != mean.len() {
@@ -382,7 +504,48 @@ impl<'a, T: Real> View<'a, T> {
         Some(mean)
     }
 
-    /// The vector of owned row `i`.
+    /// (1/n) Σ ‖v_i − mean‖², with the mean of [`mean`](Self::mean).
+    pub fn spread(&self, mean: &[f64]) -> f64 {
+        if let Some(far) = self.rows.remote() {
+            return far.spread(self.span());
+        }
+        let square = |i: usize| self.row(i).iter().zip(mean).map(|(v, m)| (v.f64() - m) * (v.f64() - m)).sum::<f64>();
+        (0..self.rows.count()).map(square).sum::<f64>() / self.rows.count() as f64
+    }
+
+    /// ‖Σ self − Σ other‖ and Σ ‖other_i‖.
+    pub fn gap(&self, other: &View<'_, T>) -> (f64, f64) {
+        if let (Some(a), Some(b)) = (self.rows.remote(), other.rows.remote()) {
+            return a.gap(self.span(), b);
+        }
+        let (mut gap, mut size) = (vec![0.0; self.span().len()], 0.0);
+        for i in 0..self.rows.count() {
+            gap.iter_mut().zip(self.row(i)).zip(other.row(i)).for_each(|((g, t), d)| *g += t.f64() - d.f64());
+            size += other.row(i).iter().map(|d| d.f64() * d.f64()).sum::<f64>().sqrt();
+        }
+        (gap.iter().map(|g| g * g).sum::<f64>().sqrt(), size)
+    }
+
+    fn span(&self) -> Range<usize> {
+        self.columns.clone().unwrap_or(0..self.rows.width())
+    }
+
+    /// The vectors of all owned rows, from wherever they lie.
+    pub fn to_vecs(&self) -> Vec<Vec<T>> {
+        let span = |i: usize| self.columns.clone().unwrap_or(0..self.rows.widths[i]);
+        (0..self.rows.count())
+            .map(|i| match self.rows.remote() {
+                Some(far) => {
+                    let mut row = vec![T::ZERO; span(i).len()];
+                    far.read(self.rows.starts[i] + span(i).start, &mut row);
+                    row
+                }
+                None => self.row(i).to_vec(),
+            })
+            .collect()
+    }
+
+    /// The vector of owned row `i`, in host memory.
     pub fn row(&self, i: usize) -> &'a [T] {
         match &self.columns {
             Some(columns) => &self.rows.row(i)[columns.clone()],

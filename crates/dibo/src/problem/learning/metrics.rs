@@ -1,12 +1,12 @@
 //! What can be said of a state: test accuracy of the averaged model and of the agents, and how well the weights find wrong labels.
-use super::model::{ROWS, pieces};
+use super::model::pieces;
 use super::{Learning, Task, sigmoid};
 use crate::data::Dataset;
 use crate::rows::{Real, View};
 use std::sync::Mutex;
 
 /// Test images on which every agent's own model is tried.
-const TRIED: usize = 1000;
+pub const TRIED: usize = 1000;
 
 /// How well weights tell wrong labels from right ones; "wrong" is the positive class, found where the weight is below ½.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,7 +56,7 @@ impl Cleaning {
 impl<T: Real> Learning<T> {
     /// Accuracy in percent and mean cross-entropy of a model on samples `sample(0), …, sample(count − 1)` of a data set with true labels.
     pub fn score(&self, w: &[T], data: &Dataset, count: usize, sample: impl Fn(usize) -> usize + Sync) -> (f64, f64) {
-        let all: Vec<_> = pieces(count, ROWS).collect();
+        let all: Vec<_> = pieces(count, self.net.rows()).collect();
         let results = Mutex::new(vec![(0, 0.0); all.len()]);
         self.threads.ranges(all.len(), 1, |_, some| {
             // A scratch of its own: those of the iterations may have room for a few rows only.
@@ -114,18 +114,19 @@ impl<T: Real> Learning<T> {
         let Some(x) = find("x").filter(|_| bilevel) else { return values };
         match self.task {
             Task::Tuning { form, .. } => values.extend(mean(x).map(|x| ("tau", form.tau(x[0].f64()).0))),
-            Task::Cleaning { psi, .. } => values.extend(self.cleaning(x, psi).into_iter().flatten()),
+            Task::Cleaning { .. } => values.extend(self.cleaning(&x.to_vecs()).into_iter().flatten()),
         }
         values
     }
 
-    /// How far ψ has moved and what it has found, if the view holds the ψ of all agents.
-    fn cleaning(&self, x: &View<'_, T>, start: f64) -> Option<[(&'static str, f64); 7]> {
+    /// How far ψ has moved and what it has found, if these are the ψ of all agents.
+    pub fn cleaning(&self, psi: &[Vec<T>]) -> Option<[(&'static str, f64); 7]> {
+        let Task::Cleaning { psi: start, .. } = self.task else { return None };
         let hands = &self.dealt.hands;
-        if x.rows.count() != hands.len() || hands.iter().enumerate().any(|(i, h)| h.train.len() != x.row(i).len()) {
+        if psi.len() != hands.len() || hands.iter().zip(psi).any(|(h, x)| h.train.len() != x.len()) {
             return None;
         }
-        let psi = || hands.iter().enumerate().flat_map(|(i, h)| x.row(i).iter().map(|p| p.f64()).zip(h.wrong.iter().copied()));
+        let psi = || hands.iter().zip(psi).flat_map(|(h, x)| x.iter().map(|p| p.f64()).zip(h.wrong.iter().copied()));
         let samples: Vec<(f64, bool)> = psi().map(|(p, wrong)| (sigmoid(p), wrong)).collect();
         let moved = psi().map(|(p, _)| (p - start).abs()).sum::<f64>() / samples.len() as f64;
         let c = Cleaning::of(samples);

@@ -8,10 +8,12 @@
 //! method takes b of them from place k·b on, around the end, so that all are seen equally often. A single-level method takes block
 //! k mod [`blocks`](SingleLevel::blocks), as many as the largest agent needs; smaller agents begin anew. An agent with no more than b samples
 //! uses all of them. y, z and the upper variable see the same batch.
+pub mod bert;
 mod metrics;
 mod model;
 
-pub use metrics::Cleaning;
+pub use bert::Bert;
+pub use metrics::{Cleaning, TRIED};
 pub use model::{Matrix, Model, Net, product};
 
 use super::{At, Bilevel, Penalty, SingleLevel, Start};
@@ -112,6 +114,8 @@ pub struct Learning<T> {
     orders: Vec<Order>,
     pool: Mutex<Vec<Scratch<T>>>,
     threads: Threads,
+    /// Where all agents' models start, if somewhere particular.
+    begin: Option<Vec<f64>>,
 }
 
 /// One agent's samples in the order of its batches. A place below the number of training samples is a training sample, the rest are
@@ -134,6 +138,10 @@ impl Batch<'_> {
         let at = self.from + j;
         self.places[if at < self.places.len() { at } else { at - self.places.len() }] as usize
     }
+
+    fn all(&self) -> Vec<usize> {
+        (0..self.len).map(|j| self.place(j)).collect()
+    }
 }
 
 impl<T: Real> Learning<T> {
@@ -145,6 +153,13 @@ impl<T: Real> Learning<T> {
             Task::Tuning { form, tau } if form.inverse(tau).is_finite() => tau,
             Task::Tuning { tau, .. } => return Err(format!("tau starts at {tau}; it must be finite, and above 0 for exp and softplus")),
         };
+        if let Model::Bert(bert) = &model {
+            bert.check()?;
+            let (bytes, most) = (dealt.data.pixels(), 2 * bert.positions);
+            if bytes % 2 != 0 || bytes > most {
+                return Err(format!("texts of {} tokens; the model takes {} at most", bytes / 2, bert.positions));
+            }
+        }
         if model == Model::Mlp(0) {
             return Err("an MLP needs 1 hidden unit or more".into());
         }
@@ -168,6 +183,7 @@ impl<T: Real> Learning<T> {
             orders: dealt.hands.iter().map(order).collect(),
             pool: Mutex::new(Vec::new()),
             threads: Threads::one(),
+            begin: None,
             dealt,
         })
     }
@@ -189,6 +205,15 @@ impl<T: Real> Learning<T> {
     pub fn baseline(mut self, on: TrainOn, tau: f64) -> Self {
         (self.train_on, self.baseline_tau) = (on, tau);
         self
+    }
+
+    /// All agents' models start here, such as a pretrained one; its length must be the model's.
+    pub fn begin_at(mut self, parameters: Vec<f64>) -> Result<Self, String> {
+        if parameters.len() != self.net.width() {
+            return Err(format!("{} parameters for a model of {}", parameters.len(), self.net.width()));
+        }
+        self.begin = Some(parameters);
+        Ok(self)
     }
 
     /// Threads for the metrics (gradients use those of the call).
@@ -231,8 +256,37 @@ impl<T: Real> Learning<T> {
         result
     }
 
-    /// The number in the data set and the label of one of an agent's places.
-    fn sample(&self, agent: usize, place: usize) -> (usize, u8) {
+    /// What the upper level decides.
+    pub fn task(&self) -> Task {
+        self.task
+    }
+
+    /// The numbers (a, b) of each pixel, which enters as a·byte + b.
+    pub fn scaling(&self) -> (&[T], &[T]) {
+        (&self.scale, &self.shift)
+    }
+
+    /// The factor of the model in the gradient of a single-level method's regulariser.
+    pub fn baseline_shrink(&self) -> f64 {
+        match self.task {
+            Task::Cleaning { .. } => self.baseline_tau,
+            Task::Tuning { .. } => 2.0 * self.baseline_tau,
+        }
+    }
+
+    /// The places that a bilevel method uses in iteration k: of training, and of validation.
+    pub fn bilevel_batch(&self, agent: usize, k: usize) -> [Vec<usize>; 2] {
+        let order = &self.orders[agent];
+        [&order.train, &order.validation].map(|places| self.window(places, k).all())
+    }
+
+    /// The places that a single-level method uses in iteration k.
+    pub fn single_batch(&self, agent: usize, k: usize) -> Vec<usize> {
+        self.window(self.places(&self.orders[agent]), k % SingleLevel::blocks(self)).all()
+    }
+
+    /// The number in the data set and the label of one of an agent's places (training samples first, then those of validation).
+    pub fn sample(&self, agent: usize, place: usize) -> (usize, u8) {
         let hand = &self.dealt.hands[agent];
         match place.checked_sub(hand.train.len()) {
             None => (hand.train[place] as usize, hand.given[place]),
@@ -391,11 +445,12 @@ impl<T: Real> Bilevel<T> for Learning<T> {
     fn start(&self) -> Start {
         let x = match self.task {
             Task::Cleaning { psi, .. } if psi != 0.0 => self.dealt.hands.iter().map(|h| vec![psi; h.train.len()]).collect(),
-            Task::Tuning { form, tau } => vec![vec![form.inverse(tau)]; self.dealt.hands.len()],
+            Task::Tuning { form, tau } => vec![vec![form.inverse(tau)]],
             Task::Cleaning { .. } => Vec::new(),
         };
         let y = match self.net.model {
-            Model::Mlp(_) => vec![self.net.start(self.seed); self.dealt.hands.len()],
+            // One row for all: as many copies as agents would be a third of the state.
+            Model::Mlp(_) | Model::Bert(_) => vec![self.begin.clone().unwrap_or_else(|| self.net.start(self.seed))],
             _ => Vec::new(),
         };
         Start { x, y, ..Start::default() }
@@ -426,10 +481,7 @@ impl<T: Real> SingleLevel<T> for Learning<T> {
 
     fn gradients(&self, at: At<'_>, x: &Stack<T, 1>, d: &mut Stack<T, 1>) {
         let blocks = self.blocks();
-        let shrink = match self.task {
-            Task::Cleaning { .. } => self.baseline_tau,
-            Task::Tuning { .. } => 2.0 * self.baseline_tau,
-        };
+        let shrink = self.baseline_shrink();
         d.for_each_row(at.threads, 1, |_, row, [d]| {
             let (agent, [w]) = (at.owned[row], x.row(row));
             let batch = self.window(self.places(&self.orders[agent]), at.k % blocks);

@@ -1,4 +1,5 @@
 //! The classifiers: forward and backward pass by hand on matrix products, for rows of a batch that lie in one scratch.
+use super::bert::{Bert, Room};
 use crate::rng::{Purpose, stream};
 use crate::rows::{Buffer, Real, for_each_cpu};
 use rand::RngExt;
@@ -7,7 +8,7 @@ use std::any::TypeId;
 use std::ops::Range;
 
 /// Kinds of classifier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
     /// Softmax of a linear map with bias.
@@ -16,6 +17,8 @@ pub enum Model {
     LinearNoBias,
     /// One hidden layer of so many ReLU units, with biases.
     Mlp(usize),
+    /// BERT on token numbers of two bytes each, so an input of n tokens has 2n "pixels".
+    Bert(Bert),
 }
 
 /// A classifier's shape. Its parameters lie in one row:
@@ -24,8 +27,10 @@ pub enum Model {
 /// - MLP: pixel by pixel the weights to the hidden units, then the hidden biases ((pixels + 1) × hidden); then class by class the
 ///   weights of the hidden units and the bias (classes × (hidden + 1)).
 ///
+/// - BERT: as [`Bert::places`] says.
+///
 /// A bias is the weight of an input that is always 1, so it costs no code. These orders are the fastest for the matrix products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Net {
     /// Numbers in an image.
     pub pixels: usize,
@@ -41,6 +46,7 @@ pub(super) struct Scratch<T> {
     hidden: Buffer<T>,
     back: Buffer<T>,
     out: Buffer<T>,
+    bert: Option<Box<Room<T>>>,
     /// Label of each row.
     pub labels: Vec<u8>,
     /// Factor of each row's loss in the gradient.
@@ -53,6 +59,9 @@ pub(super) struct Scratch<T> {
 
 /// Rows a scratch has room for: enough to fill the product's kernels, few enough to stay in cache.
 pub(super) const ROWS: usize = 256;
+
+/// The same for texts.
+const TEXTS: usize = 8;
 
 impl Net {
     /// Length of an input row: pixels, and the 1 of the bias.
@@ -69,14 +78,20 @@ impl Net {
 
     /// Number of parameters.
     pub fn width(&self) -> usize {
+        if let Model::Bert(bert) = &self.model {
+            return bert.places(self.classes).width;
+        }
         match self.hidden() {
             None => self.classes * self.inputs(),
             Some(h) => self.inputs() * h + self.classes * (h + 1),
         }
     }
 
-    /// Starting parameters: 0 for a linear model; for an MLP uniform on ±1/√fan-in, as PyTorch's layers start.
+    /// Starting parameters: 0 for a linear model; for an MLP uniform on ±1/√fan-in, as PyTorch's layers start; for BERT normal.
     pub fn start(&self, seed: u64) -> Vec<f64> {
+        if let Model::Bert(bert) = &self.model {
+            return bert.start(self.classes, seed);
+        }
         let Some(h) = self.hidden() else { return vec![0.0; self.width()] };
         let mut r = stream(seed, Purpose::Start, 0, 0);
         let first = self.inputs() * h;
@@ -86,6 +101,9 @@ impl Net {
 
     /// Floating-point operations of one forward and backward pass over one sample, without the gradient by the input.
     pub fn flops(&self) -> usize {
+        if let Model::Bert(bert) = &self.model {
+            return bert.flops(self.pixels / 2);
+        }
         match self.hidden() {
             None => 4 * self.width(),
             Some(h) => 4 * self.inputs() * h + 6 * self.classes * (h + 1),
@@ -94,12 +112,21 @@ impl Net {
 
     fn strides(&self) -> (usize, usize, usize) {
         let line = |n: usize| n.next_multiple_of(16);
+        if let Model::Bert(_) = self.model {
+            return (0, 0, line(self.classes));
+        }
         (line(self.inputs()), line(self.hidden().map_or(0, |h| h + 1)), line(self.classes))
     }
 
-    /// Room for [`ROWS`] rows, or for `most` if that is less.
+    /// Rows a scratch has room for at most: a text takes far more room than an image.
+    pub(super) fn rows(&self) -> usize {
+        if matches!(self.model, Model::Bert(_)) { TEXTS } else { ROWS }
+    }
+
+    /// Room for [`rows`](Self::rows) rows, or for `most` if that is less.
     pub(super) fn scratch<T: Real>(&self, most: usize) -> Scratch<T> {
-        let (rows, (sx, sh, so)) = (ROWS.min(most), self.strides());
+        let text = matches!(self.model, Model::Bert(_));
+        let (rows, (sx, sh, so)) = (most.min(self.rows()), self.strides());
         let zeros = |len: usize| {
             let mut b = Buffer::new(64);
             b.resize(len, T::ZERO);
@@ -107,7 +134,7 @@ impl Net {
         };
         let (mut x, mut hidden) = (zeros(rows * sx), zeros(rows * sh));
         // The inputs of the biases: written once, no pass touches them.
-        for r in 0..rows {
+        for r in 0..if text { 0 } else { rows } {
             if self.inputs() > self.pixels {
                 x[r * sx + self.pixels] = T::ONE;
             }
@@ -121,6 +148,10 @@ impl Net {
             hidden,
             back,
             out: zeros(rows * so),
+            bert: match self.model {
+                Model::Bert(bert) => Some(Box::new(Room::new(bert, self.classes, self.pixels / 2, rows))),
+                _ => None,
+            },
             labels: vec![0; rows],
             weights: vec![0.0; rows],
             losses: vec![0.0; rows],
@@ -130,6 +161,9 @@ impl Net {
 
     /// Puts an image into row `r`.
     pub(super) fn load<T: Real>(&self, s: &mut Scratch<T>, r: usize, image: &[u8], scale: &[T], shift: &[T]) {
+        if let Some(bert) = &mut s.bert {
+            return bert.load(r, image);
+        }
         let at = r * self.strides().0;
         scale_pixels(&mut s.x[at..at + self.pixels], image, scale, shift);
     }
@@ -137,6 +171,9 @@ impl Net {
     /// Scores of the rows, one number a class.
     pub(super) fn forward<T: Real>(&self, s: &mut Scratch<T>, rows: usize, w: &[T]) {
         let (sx, sh, so) = self.strides();
+        if let Some(bert) = &mut s.bert {
+            return bert.forward(rows, w, &mut s.out, so);
+        }
         let Some(h) = self.hidden() else {
             let n = self.inputs();
             return product((rows, self.classes, n), (&mut s.out, so, 1), false, (&s.x, sx, 1), (w, 1, n));
@@ -180,6 +217,9 @@ impl Net {
     /// the same rows and parameters; added to `g`, or written over it.
     pub(super) fn backward<T: Real>(&self, s: &mut Scratch<T>, rows: usize, w: &[T], g: &mut [T], add: bool) {
         let (sx, sh, so) = self.strides();
+        if let Some(bert) = &mut s.bert {
+            return bert.backward(rows, w, &s.out, so, g, add);
+        }
         let Some(h) = self.hidden() else {
             let n = self.inputs();
             return product((n, self.classes, rows), (g, 1, n), add, (&s.x, 1, sx), (&s.out, so, 1));

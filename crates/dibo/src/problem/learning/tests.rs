@@ -169,6 +169,56 @@ fn fused_directions_are_those_of_the_gradients() {
     fused::<f32>(2e-5);
 }
 
+/// Words 5 and 6 give the class away.
+fn texts(samples: usize, seed: u64) -> Arc<Dataset> {
+    let mut r = stream(seed, Purpose::Instance, 0, 0);
+    let labels: Vec<u8> = (0..samples).map(|_| r.random_range(0..2)).collect();
+    let mut text = |l: &u8| {
+        (0..6).flat_map(|t| (if t == 1 { 5 + u16::from(*l) } else { r.random_range(0..12u16) }).to_le_bytes()).collect::<Vec<u8>>()
+    };
+    let bytes = labels.iter().flat_map(&mut text).collect();
+    Arc::new(Dataset::new(bytes, labels, 12, 2).unwrap())
+}
+
+#[test]
+fn a_bert_is_a_model_like_any_other() {
+    let bert = Bert {
+        vocabulary: 12,
+        positions: 8,
+        types: 2,
+        hidden: 8,
+        layers: 1,
+        heads: 2,
+        intermediate: 16,
+        epsilon: 1e-12,
+        pool: bert::Pool::Mean,
+    };
+    let recipe = Recipe { agents: 3, partition: Partition::Uniform, split: Split::Share(0.7), noise: Noise::Uniform, cr: 0.4, seed: 5 };
+    let dealt = Arc::new(recipe.deal(texts(90, 1), texts(50, 2)).unwrap());
+    let make = || Learning::<f64>::new(dealt.clone(), Model::Bert(bert), Task::Cleaning { tau: 0.1, psi: 0.0 }, Scaling::Unit, 3).unwrap();
+    // Batches of more texts than there is room for at once, and of fewer.
+    for p in [make(), make().batch(5)] {
+        let (v, mut fused) = stack(&p);
+        let (mut single, owned) = (fused.clone(), [0, 1, 2]);
+        let at = At { k: 4, owned: &owned, threads: &Threads::one() };
+        p.penalty_directions(at, Penalty { f: 0.7, g: 1.3 }, &v, &mut fused);
+        penalty_directions_by_agent(&p, at, Penalty { f: 0.7, g: 1.3 }, &v, &mut single);
+        for i in 0..3 {
+            for (a, b) in fused.row(i).into_iter().flatten().zip(single.row(i).into_iter().flatten()) {
+                assert!((a - b).abs() < 1e-10, "{a} and {b}");
+            }
+        }
+    }
+    let p = make();
+    let begin = p.net.start(1);
+    assert!(p.test_accuracy(&begin) > 20.0);
+    assert!(make().begin_at(begin.clone()).is_ok_and(|p| p.start().y == [begin.clone()]));
+    assert!(make().begin_at(vec![0.0]).is_err());
+    let long =
+        Learning::<f64>::new(dealt, Model::Bert(Bert { positions: 5, ..bert }), Task::Cleaning { tau: 0.1, psi: 0.0 }, Scaling::Unit, 3);
+    assert!(long.err().is_some_and(|e| e.contains("5 at most")));
+}
+
 #[test]
 fn pieces_add_up() {
     // More rows than a scratch holds, with training and validation rows in one piece.

@@ -1,0 +1,389 @@
+//! Cleaning problems on the device: the host's problem says which samples are whose and when; gradients and metrics are computed on the GPU.
+use crate::arguments;
+use crate::batches::{Batch, Pass, Place, Samples};
+use crate::bert::DeviceBert;
+use crate::gpu::{Gpu, Memory};
+use crate::mlp::Mlp;
+use crate::products::Kind;
+use crate::rows::DeviceRows;
+use cudarc::driver::CudaFunction;
+use dibo::data::Dataset;
+use dibo::problem::learning::{Learning, Model, TRIED, Task};
+use dibo::problem::{At, Bilevel, Penalty, SingleLevel, Start};
+use dibo::rows::{Rows, Stack, Upper, View};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How matrix products are computed; the state has 32 bits in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// 32-bit activations, products in TF32.
+    #[default]
+    Tf32,
+    /// 16-bit activations.
+    Bf16,
+}
+
+/// A cleaning problem on a GPU.
+pub struct DeviceLearning {
+    host: Learning<f32>,
+    gpu: Arc<Gpu>,
+    starts: Memory,
+    data: Samples,
+    test: Samples,
+    weigh: CudaFunction,
+    psi: CudaFunction,
+    work: Mutex<Work>,
+}
+
+struct Work {
+    model: DeviceModel,
+    batch: Batch,
+    places: Vec<Place>,
+}
+
+enum DeviceModel {
+    Mlp(Box<Mlp>),
+    Bert(Box<DeviceBert>),
+}
+
+impl DeviceModel {
+    fn begin(&mut self) {
+        if let DeviceModel::Mlp(mlp) = self {
+            mlp.begin();
+        }
+    }
+
+    /// Samples that there is room for already, where room is dear.
+    fn texts(&self) -> Option<usize> {
+        match self {
+            DeviceModel::Mlp(_) => None,
+            DeviceModel::Bert(bert) => Some(bert.texts()),
+        }
+    }
+
+    fn pass(&mut self, p: &Pass<'_>) {
+        match self {
+            DeviceModel::Mlp(mlp) => mlp.pass(p),
+            DeviceModel::Bert(bert) => bert.pass(p),
+        }
+    }
+}
+
+/// Bytes of activations at most.
+const LIMIT: usize = 12 << 30;
+
+pub(crate) fn sources() -> Vec<(&'static str, Vec<String>)> {
+    std::iter::once((include_str!("kernels/learning.cu"), vec![])).chain(crate::bert::sources()).collect()
+}
+
+/// Bytes that a run needs on the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    agents: usize,
+    vectors: usize,
+    width: usize,
+    /// The algorithm's vectors of all agents.
+    pub state: usize,
+    /// What a pass remembers for the way back.
+    pub activations: usize,
+    /// Parameters as 16 bits.
+    pub copies: usize,
+    /// Samples, workspace and small things.
+    pub data: usize,
+}
+
+impl Need {
+    /// All together.
+    pub fn total(&self) -> usize {
+        self.state + self.activations + self.copies + self.data
+    }
+}
+
+impl std::fmt::Display for Need {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
+        let Need { agents, vectors, width, .. } = self;
+        write!(
+            f,
+            "GPU memory {:.2} GiB = state {:.2} ({vectors} vectors × {agents} agents × {width} × 4 bytes)",
+            gib(self.total()),
+            gib(self.state)
+        )?;
+        write!(f, " + activations {:.2} + 16-bit copies {:.2} + data {:.2}", gib(self.activations), gib(self.copies), gib(self.data))
+    }
+}
+
+/// What a problem needs on the GPU under an algorithm whose state holds so many vectors of the model's width for each agent.
+pub fn need(host: &Learning<f32>, precision: Precision, vectors: usize) -> Result<Need, String> {
+    let (net, dealt) = (host.net(), host.dealt());
+    let (agents, width) = (dealt.hands.len(), net.width());
+    let each = (0..agents).map(|a| host.bilevel_batch(a, 0).map(|part| part.len())).fold([0, 0], |m, b| [m[0].max(b[0]), m[1].max(b[1])]);
+    let each = (each[0] + each[1]).max((0..agents).map(|a| host.single_batch(a, 0).len()).max().unwrap_or(1));
+    let (activations, copies) = match net.model {
+        Model::Bert(bert) => {
+            let kind = kind(precision);
+            let text = DeviceBert::text_bytes(&bert, net.classes, net.pixels / 2, kind);
+            let piece = DeviceBert::piece_of(text, LIMIT, agents, each);
+            let encoder = bert.places(net.classes).head.weight.start - bert.places(net.classes).norm.shift.end;
+            (agents * piece * text, if kind == Kind::Bf16 { 2 * agents * encoder } else { 0 })
+        }
+        Model::Mlp(units) => (4 * agents * each * (net.inputs() + 2 * units + net.classes + 16), 0),
+        _ => (0, 0),
+    };
+    let data = dealt.data.bytes() + dealt.test.bytes() + (256 << 20);
+    Ok(Need { agents, vectors, width, state: 4 * vectors * agents * width.next_multiple_of(16), activations, copies, data })
+}
+
+fn kind(precision: Precision) -> Kind {
+    match precision {
+        Precision::Tf32 => Kind::F32,
+        Precision::Bf16 => Kind::Bf16,
+    }
+}
+
+impl DeviceLearning {
+    /// Puts the data and the model's room on the GPU; says what the device does not support.
+    pub fn new(gpu: &Arc<Gpu>, host: Learning<f32>, precision: Precision) -> Result<Self, String> {
+        let (net, dealt) = (*host.net(), host.dealt());
+        if !matches!(host.task(), Task::Cleaning { .. }) {
+            return Err("tuning does not run on the GPU; leave --device away".into());
+        }
+        let model = match net.model {
+            Model::Mlp(units) => DeviceModel::Mlp(Box::new(Mlp::new(gpu, net, units, host.scaling(), 64)?)),
+            Model::Bert(bert) => {
+                DeviceModel::Bert(Box::new(DeviceBert::new(gpu, bert, net.classes, net.pixels / 2, kind(precision), LIMIT)?))
+            }
+            _ => return Err("a linear model does not run on the GPU; leave --device away, or take an MLP or BERT".into()),
+        };
+        let module = gpu.module(include_str!("kernels/learning.cu"), vec![])?;
+        let kernel = |name: &str| module.load_function(name).map_err(|e| format!("kernel {name}: {e}"));
+        let text = matches!(net.model, Model::Bert(_));
+        let widths: Vec<usize> = dealt.hands.iter().map(|h| h.train.len()).collect();
+        // Where each agent's ψ begins, as `Rows::ragged` lays them out.
+        let mut starts = vec![0i64];
+        widths.iter().for_each(|w| starts.push(starts[starts.len() - 1] + w.next_multiple_of(dibo::rows::GROUP) as i64));
+        Ok(DeviceLearning {
+            starts: Memory::of(gpu, &starts),
+            data: Samples::new(gpu, &dealt.data, text),
+            test: Samples::new(gpu, &dealt.test, text),
+            weigh: kernel("sample_weights")?,
+            psi: kernel("psi_directions")?,
+            work: Mutex::new(Work { model, batch: Batch::new(gpu, 1024), places: Vec::new() }),
+            gpu: gpu.clone(),
+            host,
+        })
+    }
+
+    /// The host's side of the problem.
+    pub fn host(&self) -> &Learning<f32> {
+        &self.host
+    }
+
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The place of one of an agent's samples in a batch.
+    fn place(&self, agent: usize, place: usize, factor: f64) -> Place {
+        let (sample, label) = self.host.sample(agent, place);
+        let own = if place < self.host.dealt().hands[agent].train.len() { place as i32 } else { -1 };
+        Place { sample: sample as i32, own, label: i32::from(label), factor: factor as f32 }
+    }
+
+    /// Lays out the agents' places, each with the factor of its mean: first those of training, then those of validation.
+    fn lay(places: &mut Vec<Place>, lists: &[[Vec<Place>; 2]]) -> usize {
+        let most = |part: usize| lists.iter().map(|l| l[part].len()).max().unwrap_or(0);
+        let sizes = [most(0), most(1)];
+        places.clear();
+        for list in lists {
+            for (part, size) in list.iter().zip(sizes) {
+                places.extend(part.iter().copied().chain(std::iter::repeat_n(Place::EMPTY, size - part.len())));
+            }
+        }
+        sizes[0]
+    }
+
+    /// Accuracy in percent and mean loss of models on samples with true labels: model by model, `models` of them `stride` numbers apart.
+    fn score(&self, samples: &Samples, data: &Dataset, parameters: u64, stride: usize, models: usize, which: &[usize]) -> (f64, f64) {
+        let Work { model, batch, places } = &mut *self.work();
+        let each = (model.texts().unwrap_or(4096) / models).max(1);
+        let (mut hits, mut loss) = (0i64, 0.0);
+        for piece in which.chunks(each) {
+            places.clear();
+            let of = |i: &usize| Place { sample: *i as i32, own: -1, label: i32::from(data.labels()[*i]), factor: 0.0 };
+            (0..models).for_each(|_| places.extend(piece.iter().map(of)));
+            batch.fill(places, models, 0);
+            batch.weigh(&self.weigh, 0, 0);
+            model.begin();
+            model.pass(&Pass { samples, batch, losses: 0, used: piece.len(), parameters, stride, gradients: None });
+            let (losses, right) = batch.results(0);
+            hits += right.iter().map(|r| i64::from(*r)).sum::<i64>();
+            loss += losses.iter().map(|l| f64::from(*l)).sum::<f64>();
+        }
+        let count = (which.len() * models) as f64;
+        (100.0 * hits as f64 / count, loss / count)
+    }
+
+    fn measure(&self, views: &[View<'_, f32>]) -> Option<Vec<(&'static str, f64)>> {
+        let find = |name: &str| views.iter().find(|v| v.name == name);
+        let bilevel = find("y").is_some();
+        let view = find(if bilevel { "y" } else { "x" })?;
+        let (rows, columns) = (DeviceRows::of(view.rows)?, view.columns.clone()?);
+        if columns.len() != self.host.net().width() {
+            return Some(Vec::new());
+        }
+        let (dealt, mut values) = (self.host.dealt(), Vec::new());
+        let all: Vec<usize> = (0..dealt.test.len()).collect();
+        let accuracy = |rows: &DeviceRows, columns: &Range<usize>| {
+            let mean = rows.mean_on_device(columns);
+            (self.score(&self.test, &dealt.test, mean.at(), 0, 1, &all).0, mean)
+        };
+        let (own, mean) = accuracy(rows, &columns);
+        values.push(("test_accuracy", own));
+        let validation = dealt.hands.iter().map(|h| {
+            let which: Vec<usize> = h.validation.iter().map(|i| *i as usize).collect();
+            self.score(&self.data, &dealt.data, mean.at(), 0, 1, &which).1
+        });
+        values.push(("loss", validation.sum::<f64>() / dealt.hands.len() as f64));
+        let tried = all.len().min(TRIED);
+        let some: Vec<usize> = (0..tried).map(|j| j * all.len() / tried).collect();
+        let at = rows.at() + 4 * columns.start as u64;
+        values.push(("agents_accuracy", self.score(&self.test, &dealt.test, at, rows.stride(), rows.count(), &some).0));
+        if let Some((rows, columns)) = find("z").and_then(|z| Some((DeviceRows::of(z.rows)?, z.columns.clone()?))) {
+            values.push(("test_accuracy_z", accuracy(rows, &columns).0));
+        }
+        if let Some(x) = find("x").filter(|_| bilevel) {
+            values.extend(self.host.cleaning(&x.to_vecs()).into_iter().flatten());
+        }
+        Some(values)
+    }
+}
+
+const PLACED: &str = "all rows of a stack lie on the device";
+
+fn far(rows: &Rows<f32>) -> &DeviceRows {
+    DeviceRows::of(rows).expect(PLACED)
+}
+
+impl Bilevel<f32> for DeviceLearning {
+    fn agents(&self) -> usize {
+        Bilevel::agents(&self.host)
+    }
+
+    fn upper(&self) -> Upper {
+        self.host.upper()
+    }
+
+    fn lower(&self) -> usize {
+        self.host.lower()
+    }
+
+    fn grad_f(&self, agent: usize, k: usize, x: &[f32], y: &[f32], gx: &mut [f32], gy: &mut [f32]) {
+        self.host.grad_f(agent, k, x, y, gx, gy);
+    }
+
+    fn grad_g(&self, agent: usize, k: usize, x: &[f32], y: &[f32], gx: &mut [f32], gy: &mut [f32]) {
+        self.host.grad_g(agent, k, x, y, gx, gy);
+    }
+
+    fn penalty_directions(&self, at: At<'_>, penalty: Penalty, v: &Stack<f32, 3>, d: &mut Stack<f32, 3>) {
+        let Some(rows) = DeviceRows::of(&v.shared) else { return self.host.penalty_directions(at, penalty, v, d) };
+        self.gpu.bind();
+        let Work { model, batch, places } = &mut *self.work();
+        let lists: Vec<[Vec<Place>; 2]> = at
+            .owned
+            .iter()
+            .map(|agent| {
+                let [train, validation] = self.host.bilevel_batch(*agent, at.k);
+                let (g, f) = (penalty.g / train.len() as f64, penalty.f / validation.len() as f64);
+                [(train, g), (validation, f)].map(|(list, factor)| list.into_iter().map(|p| self.place(*agent, p, factor)).collect())
+            })
+            .collect();
+        let train = Self::lay(places, &lists);
+        batch.fill(places, at.owned.len(), train);
+        let (psi, dx) = (far(v.private.as_ref().expect("ψ is private")), far(d.private.as_ref().expect("ψ is private")));
+        batch.weigh(&self.weigh, psi.at(), self.starts.at());
+        model.begin();
+        let Task::Cleaning { tau, .. } = self.host.task() else { return };
+        let shrink = (penalty.g * tau) as f32;
+        let to = far(&d.shared);
+        for (variable, used) in [(1, batch.each), (2, train)] {
+            let offset = 4 * v.cut(variable).start as u64;
+            model.pass(&Pass {
+                samples: &self.data,
+                batch,
+                losses: variable - 1,
+                used,
+                parameters: rows.at() + offset,
+                stride: rows.stride(),
+                gradients: Some((to.at() + offset, shrink)),
+            });
+        }
+        dx.memory().clear();
+        let (d, table, psi, starts, of_y, of_z) = (dx.at(), batch.table(), psi.at(), self.starts.at(), batch.losses(0), batch.losses(1));
+        let (each, train, total) = (batch.each as i32, train as i32, batch.total() as i32);
+        let grid = (batch.total().div_ceil(128) as u32, 1, 1);
+        self.gpu.launch(&self.psi, grid, (128, 1), arguments![d, table, psi, starts, of_y, of_z, each, train, total], "ψ's directions");
+    }
+
+    fn single_level(&self) -> Option<&dyn SingleLevel<f32>> {
+        Some(self)
+    }
+
+    fn start(&self) -> Start {
+        self.host.start()
+    }
+
+    fn state_metrics(&self, views: &[View<'_, f32>]) -> Vec<(&'static str, f64)> {
+        self.gpu.bind();
+        self.measure(views).unwrap_or_else(|| self.host.state_metrics(views))
+    }
+}
+
+impl SingleLevel<f32> for DeviceLearning {
+    fn agents(&self) -> usize {
+        Bilevel::agents(&self.host)
+    }
+
+    fn width(&self) -> usize {
+        self.host.width()
+    }
+
+    fn blocks(&self) -> usize {
+        self.host.blocks()
+    }
+
+    fn start_from<'a>(&self, start: &'a Start) -> &'a Vec<Vec<f64>> {
+        self.host.start_from(start)
+    }
+
+    fn gradients(&self, at: At<'_>, x: &Stack<f32, 1>, d: &mut Stack<f32, 1>) {
+        let Some(rows) = DeviceRows::of(&x.shared) else { return self.host.gradients(at, x, d) };
+        self.gpu.bind();
+        let Work { model, batch, places } = &mut *self.work();
+        let lists: Vec<[Vec<Place>; 2]> = at
+            .owned
+            .iter()
+            .map(|agent| {
+                let list = self.host.single_batch(*agent, at.k);
+                let each = 1.0 / list.len() as f64;
+                [Vec::new(), list.into_iter().map(|p| self.place(*agent, p, each)).collect()]
+            })
+            .collect();
+        Self::lay(places, &lists);
+        batch.fill(places, at.owned.len(), 0);
+        batch.weigh(&self.weigh, 0, 0);
+        model.begin();
+        let shrink = self.host.baseline_shrink() as f32;
+        model.pass(&Pass {
+            samples: &self.data,
+            batch,
+            losses: 0,
+            used: batch.each,
+            parameters: rows.at(),
+            stride: rows.stride(),
+            gradients: Some((far(&d.shared).at(), shrink)),
+        });
+    }
+}

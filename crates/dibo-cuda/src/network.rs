@@ -1,0 +1,140 @@
+//! The simulator with its rows on a GPU: graphs, weights and byte counts are the host simulator's, the mixing is one kernel.
+use crate::arguments;
+use crate::gpu::{Gpu, Memory, REGISTERED};
+use crate::rows::DeviceRows;
+use dibo::mixing::{Mixing, Sequence};
+use dibo::network::{Lane, Network, Simulator, Traffic};
+use dibo::rows::{Rows, Threads, Weights};
+use std::sync::Arc;
+
+/// All agents in this process, their rows on one GPU. Rows that were not placed there (a push-sum weight) are mixed on the host.
+pub struct DeviceNetwork {
+    gpu: Arc<Gpu>,
+    host: Simulator<f32>,
+    scratch: Scratch,
+}
+
+/// Copies of old rows and the links, where there are too many agents for one thread's registers.
+#[derive(Default)]
+struct Scratch {
+    v: Option<Memory>,
+    t: Option<Memory>,
+    links: Option<Memory>,
+}
+
+impl DeviceNetwork {
+    /// A network that follows this sequence.
+    pub fn new(gpu: &Arc<Gpu>, sequence: Sequence, threads: Threads) -> Self {
+        DeviceNetwork { gpu: gpu.clone(), host: Simulator::new(sequence, threads), scratch: Scratch::default() }
+    }
+}
+
+impl Network<f32> for DeviceNetwork {
+    fn agents(&self) -> usize {
+        self.host.agents()
+    }
+
+    fn owned(&self) -> &[usize] {
+        self.host.owned()
+    }
+
+    fn threads(&self) -> &Threads {
+        self.host.threads()
+    }
+
+    fn place(&self, rows: &mut Rows<f32>, ends: &[usize]) {
+        DeviceRows::place(&self.gpu, rows, ends);
+    }
+
+    fn round(&mut self, k: usize, lanes: &mut [Lane<'_, f32>]) {
+        let Self { gpu, host, scratch } = self;
+        gpu.bind();
+        host.round_with(k, lanes, |mixing, lane| mix(gpu, mixing, lane, scratch));
+    }
+
+    fn wait(&self) {
+        self.gpu.synchronize();
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.host.traffic()
+    }
+
+    fn set_traffic(&mut self, traffic: Traffic) {
+        self.host.set_traffic(traffic);
+    }
+}
+
+const PLACED: &str = "all rows of a lane lie on the device";
+
+fn weight(weights: Weights<'_, f32>, receiver: usize, sender: usize, entry: usize) -> f32 {
+    match weights {
+        Weights::Receiver(w) => w[receiver],
+        Weights::Sender(w) => w[sender],
+        Weights::Entry(w) => w[entry],
+        // Rows that already carry their weights exist inside a round of the host only.
+        Weights::Applied => 1.0,
+    }
+}
+
+/// `v ← A v − η t` and `t ← B t − d`, in place.
+fn mix(gpu: &Arc<Gpu>, mixing: &Mixing<f32>, lane: &mut Lane<'_, f32>, scratch: &mut Scratch) {
+    let t = DeviceRows::of(lane.push).expect(PLACED);
+    let v = lane.pull.as_ref().map(|(v, eta)| (DeviceRows::of(v).expect(PLACED), *eta));
+    let (n, stride) = (t.count(), t.stride());
+    let steps = v.map_or_else(|| t.steps(&[0.0; 4][..t.ends()]), |(v, eta)| v.steps(eta));
+    let d = lane.minus.map_or(0, |d| DeviceRows::of(d).expect(PLACED).at());
+    if lane.plus.is_some() && n > REGISTERED || lane.plus.is_some() && lane.minus.is_none() {
+        let plus = DeviceRows::of(lane.plus.expect("looked at above")).expect(PLACED).at();
+        let (a, scale, count) = (t.at(), 1.0f32, (n * stride) as i64);
+        gpu.rows_kernel("add_scaled", (gpu.blocks(n * stride / 4, 256), 1), 256, arguments![a, scale, plus, count]);
+    }
+    let (to_v, to_t, width) = (v.map_or(0, |(v, _)| v.at()), t.at(), stride as i64);
+    let csr = mixing.graph.csr();
+    if n <= REGISTERED {
+        let mut dense = vec![0.0f32; 2 * n * n];
+        for i in 0..n {
+            for e in csr.start[i] as usize..csr.start[i + 1] as usize {
+                let j = csr.from[e] as usize;
+                dense[i * n + j] = weight(mixing.a.weights(), i, j, e);
+                dense[n * n + i * n + j] = weight(mixing.b.weights(), i, j, e);
+            }
+        }
+        let (function, columns) = gpu.mixer(n);
+        let plus = i32::from(lane.plus.is_some() && lane.minus.is_some());
+        let blocks = (stride / columns).div_ceil(128).max(1) as u32;
+        gpu.launch(&function, (blocks, 1, 1), (128, 1), arguments![to_v, to_t, d, plus, steps, width, dense[0]], "mixing");
+        return;
+    }
+    let copy = |of: &DeviceRows, slot: &mut Option<Memory>| {
+        let bytes = of.memory().bytes();
+        let copy = match slot.take().filter(|m| m.bytes() == bytes) {
+            Some(copy) => copy,
+            None => Memory::unset(gpu, bytes),
+        };
+        copy.copy_from(of.memory());
+        slot.insert(copy).at()
+    };
+    let old_t = copy(t, &mut scratch.t);
+    let old_v = v.map_or(0, |(v, _)| copy(v, &mut scratch.v));
+    let edges = csr.from.len();
+    let mut links: Vec<u32> = csr.start.iter().chain(csr.from).copied().collect();
+    for weights in [mixing.a.weights(), mixing.b.weights()] {
+        for i in 0..n {
+            let row = csr.start[i] as usize..csr.start[i + 1] as usize;
+            links.extend(row.map(|e| weight(weights, i, csr.from[e] as usize, e).to_bits()));
+        }
+    }
+    let memory = match scratch.links.take().filter(|m| m.bytes() >= 4 * links.len()) {
+        Some(memory) => memory,
+        None => Memory::unset(gpu, 8 * links.len()),
+    };
+    memory.write(0, &links);
+    let start = memory.at();
+    let from = start + 4 * (n as u64 + 1);
+    let a = from + 4 * edges as u64;
+    let b = a + 4 * edges as u64;
+    scratch.links = Some(memory);
+    let grid = (gpu.blocks(stride / 4, 256), n as u32);
+    gpu.rows_kernel("mix_sparse", grid, 256, arguments![to_v, old_v, to_t, old_t, d, start, from, a, b, steps, width]);
+}

@@ -1,0 +1,118 @@
+use super::*;
+use rand::RngExt;
+
+fn small(pool: Pool, layers: usize) -> Bert {
+    Bert { vocabulary: 11, positions: 9, types: 2, hidden: 8, layers, heads: 2, intermediate: 12, epsilon: 1e-12, pool }
+}
+
+/// Texts of 7 places with 7, 3 and 1 tokens.
+fn texts() -> Vec<Vec<u8>> {
+    let mut r = stream(4, Purpose::Instance, 0, 0);
+    let mut text = |used: usize| (0..7).flat_map(|t| (if t < used { r.random_range(1..11u16) } else { 0 }).to_le_bytes()).collect();
+    vec![text(7), text(3), text(1)]
+}
+
+fn parameters(bert: &Bert) -> Vec<f64> {
+    let mut r = stream(9, Purpose::Noise, 0, 0);
+    // Far larger than BERT's start, so that no part of the network is nearly linear.
+    bert.start(2, 1).iter().map(|v| v + r.random_range(-0.5..0.5)).collect()
+}
+
+/// Σ c ∘ scores.
+fn value(bert: &Bert, w: &[f64], c: &[f64]) -> f64 {
+    let mut room = Room::new(*bert, 2, 7, 3);
+    texts().iter().enumerate().for_each(|(r, text)| room.load(r, text));
+    let mut out = vec![0.0; 3 * 4];
+    room.forward(3, w, &mut out, 4);
+    (0..3).flat_map(|r| (0..2).map(move |k| (r, k))).map(|(r, k)| c[r * 4 + k] * out[r * 4 + k]).sum()
+}
+
+#[test]
+fn every_gradient_is_that_of_finite_differences() {
+    for bert in [small(Pool::First, 2), small(Pool::Mean, 1)] {
+        let (w, c) = (parameters(&bert), [0.7, -0.3, 0.0, 0.0, 0.2, 0.9, 0.0, 0.0, -1.1, 0.4, 0.0, 0.0]);
+        let mut room = Room::new(bert, 2, 7, 3);
+        texts().iter().enumerate().for_each(|(r, text)| room.load(r, text));
+        room.forward(3, &w, &mut [0.0; 12], 4);
+        let mut g = vec![f64::NAN; w.len()];
+        room.backward(3, &w, &c, 4, &mut g, false);
+        let (mut wrong, mut size) = (0.0f64, 0.0f64);
+        let step = 1e-5;
+        for i in 0..w.len() {
+            let at = |by: f64| {
+                let mut moved = w.clone();
+                moved[i] += by;
+                value(&bert, &moved, &c)
+            };
+            // Fourth order: what is left is rounding.
+            let slope = (8.0 * (at(step) - at(-step)) - (at(2.0 * step) - at(-2.0 * step))) / (12.0 * step);
+            wrong += (slope - g[i]).powi(2);
+            size += slope * slope;
+            assert!((slope - g[i]).abs() < 1e-6, "parameter {i}: {slope} and {}", g[i]);
+        }
+        assert!(wrong.sqrt() <= 1e-7 * size.sqrt(), "{} of {}", wrong.sqrt(), size.sqrt());
+    }
+}
+
+#[test]
+fn gradients_of_pieces_add_up_and_padding_is_not_seen() {
+    let bert = small(Pool::Mean, 2);
+    let w = parameters(&bert);
+    let c = [0.7, -0.3, 0.2, 0.9, -1.1, 0.4];
+    let run = |rows: &[usize], add: &mut Vec<f64>, first: bool| {
+        let mut room = Room::new(bert, 2, 7, rows.len());
+        rows.iter().enumerate().for_each(|(r, text)| room.load(r, &texts()[*text]));
+        let mut out = vec![0.0; rows.len() * 2];
+        room.forward(rows.len(), &w, &mut out, 2);
+        let c: Vec<f64> = rows.iter().flat_map(|r| c[2 * r..2 * r + 2].iter().copied()).collect();
+        room.backward(rows.len(), &w, &c, 2, add, !first);
+        out
+    };
+    let (mut whole, mut parts) = (vec![0.0; w.len()], vec![0.0; w.len()]);
+    let all = run(&[0, 1, 2], &mut whole, true);
+    let each: Vec<f64> = (0..3).flat_map(|r| run(&[r], &mut parts, r == 0)).collect();
+    assert!(all.iter().zip(&each).all(|(a, b)| (a - b).abs() < 1e-12));
+    assert!(whole.iter().zip(&parts).all(|(a, b)| (a - b).abs() < 1e-11));
+    // The padding token's own vector and the places behind the last one get no gradient.
+    let p = bert.places(2);
+    assert!(whole[p.words.start..p.words.start + 8].iter().all(|g| *g == 0.0));
+    assert!(whole[p.positions.start + 7 * 8..p.positions.end].iter().all(|g| *g == 0.0));
+    assert!(whole[p.positions.start + 6 * 8..p.positions.start + 7 * 8].iter().any(|g| *g != 0.0));
+}
+
+#[test]
+fn single_precision_is_near() {
+    let bert = small(Pool::First, 2);
+    let w = parameters(&bert);
+    let narrow: Vec<f32> = w.iter().map(|v| *v as f32).collect();
+    let (mut wide, mut single) = (Room::<f64>::new(bert, 2, 7, 3), Room::<f32>::new(bert, 2, 7, 3));
+    for (r, text) in texts().iter().enumerate() {
+        wide.load(r, text);
+        single.load(r, text);
+    }
+    let (mut a, mut b) = (vec![0.0f64; 6], vec![0.0f32; 6]);
+    wide.forward(3, &w, &mut a, 2);
+    single.forward(3, &narrow, &mut b, 2);
+    assert!(a.iter().zip(&b).all(|(a, b)| (a - f64::from(*b)).abs() < 1e-4));
+}
+
+#[test]
+fn known_sizes() {
+    let base = Bert {
+        vocabulary: 30522,
+        positions: 512,
+        types: 2,
+        hidden: 768,
+        layers: 12,
+        heads: 12,
+        intermediate: 3072,
+        epsilon: 1e-12,
+        pool: Pool::First,
+    };
+    // bert-base-uncased has 109,482,240 parameters, of which the pooler's 590,592 are not used here.
+    assert_eq!(base.places(2).head.weight.start, 109_482_240 - 590_592);
+    assert!(base.check().is_ok());
+    assert!(Bert { heads: 5, ..base }.check().unwrap_err().contains("heads"));
+    assert_eq!(tokens(&[5, 0, 0, 1, 0, 0]).1, 2);
+    assert_eq!(tokens(&[0, 0, 0, 0]).1, 1);
+}

@@ -1,0 +1,249 @@
+//! The quantities of the proof along a run: errors D and S, distances to the solution maps, the Lyapunov functions Φ^(b) and Φ^(s), the penalty's bias; and the
+//! invariants that must hold whatever the steps are.
+use super::graph::MixingConstants;
+use super::steps::{Net, Reading, fab, fab_constants, single, single_weights};
+use crate::mixing::{Mixing, Sequence};
+use crate::problem::{Bilevel, Constants, penalty_gradient};
+use crate::rows::{Real, View};
+use std::collections::BTreeMap;
+
+/// The steps of a tracked method at one iteration.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Steps {
+    /// FAB's: λ, the steps of x, y and z, and g's factor in the directions (λ as written, 1 normalised).
+    Penalty {
+        /// Penalty.
+        lambda: f64,
+        /// Steps of x, y and z.
+        eta: [f64; 3],
+        /// Factor of g.
+        g: f64,
+    },
+    /// AB/Push-Pull's.
+    Single(f64),
+}
+
+/// What one look at a state gives.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Quantities by name.
+    pub values: Vec<(&'static str, f64)>,
+    /// The invariant that does not hold, in words.
+    pub broken: Option<String>,
+}
+
+/// Watches one run.
+pub struct Observer {
+    vectors: BTreeMap<usize, (Vec<f64>, Vec<f64>)>,
+    net: Option<Net>,
+    constants: Option<Constants>,
+    before: Option<Before>,
+    largest_direction: f64,
+}
+
+/// What the next look compares with.
+struct Before {
+    k: usize,
+    lyapunov: Option<f64>,
+    /// Whether the steps at k are inside the proved conditions.
+    inside: bool,
+    /// Where each averaged variable is to be one iteration later, and how large the numbers are that this comes from.
+    next: Vec<(&'static str, Vec<f64>, f64)>,
+}
+
+impl Observer {
+    /// Looks at iterations 0, `every`, 2·`every`, … up to `last`. The matrices must be stochastic.
+    pub fn new(sequence: &Sequence, mixing: Option<&MixingConstants>, constants: Option<Constants>, every: usize, last: usize) -> Self {
+        let net = mixing.map(|m| Net::new(sequence.agents(), m));
+        Observer { vectors: vectors_at(sequence, every, last), net, constants, before: None, largest_direction: 0.0 }
+    }
+
+    /// One look.
+    pub fn look<T: Real>(&mut self, k: usize, problem: &dyn Bilevel<T>, steps: Option<Steps>, views: &[View<'_, T>]) -> Seen {
+        let Some((alpha, beta)) = self.vectors.get(&k) else { return Seen::default() };
+        let tolerance = if size_of::<T>() == 4 { 1e-3 } else { 1e-9 };
+        let (mut values, mut broken) = (Vec::new(), None);
+        let find = |name: &str| views.iter().find(|v| v.name == name);
+        // Trackers of the normalised form are λ times too small for the theory's.
+        let scale = match steps {
+            Some(Steps::Penalty { lambda, g, .. }) => lambda / g,
+            _ => 1.0,
+        };
+        let (mut v_d, mut v_s, mut hats, mut next) = (0.0, 0.0, BTreeMap::new(), Vec::new());
+        for (name, [t_name, d_name], [d_label, s_label], index) in VARIABLES {
+            let Some(v) = find(name).filter(|v| v.columns.is_some()) else { continue };
+            let hat = average(v, alpha);
+            let d = spread(v, alpha, &hat);
+            v_d += d;
+            values.push((d_label, d));
+            if let (Some(t), Some(direction)) = (find(t_name), find(d_name)) {
+                let total = average(t, &vec![1.0; beta.len()]);
+                let s = scale * scale * tracking_spread(t, beta, &total);
+                v_s += s;
+                values.push((s_label, s));
+                let sum = average(direction, &vec![1.0; beta.len()]);
+                let size: f64 = (0..direction.rows.count()).map(|i| norm(direction.row(i).iter().map(|d| d.f64()))).sum();
+                self.largest_direction = self.largest_direction.max(size);
+                let gap = norm(total.iter().zip(&sum).map(|(t, d)| t - d));
+                if gap > tolerance * self.largest_direction {
+                    broken = Some(format!(
+                        "at k = {k} the trackers {t_name} sum to something else than the directions {d_name}: relative gap {:.1e}. Weights were lost on the way: B^k is not column-stochastic, or a message is missing",
+                        gap / self.largest_direction
+                    ));
+                }
+                // x̂⁺ = x̂ − η Σ [α_{k+1}]_i t_i
+                let eta = match steps {
+                    Some(Steps::Penalty { eta, .. }) => eta.get(index).copied(),
+                    Some(Steps::Single(eta)) => (index == 0).then_some(eta),
+                    None => None,
+                };
+                if let (Some(eta), Some((following, _))) = (eta, self.vectors.get(&(k + 1))) {
+                    let push = average(t, following);
+                    let size = norm(hat.iter().copied()) + eta * norm(push.iter().copied());
+                    next.push((name, hat.iter().zip(&push).map(|(h, p)| h - eta * p).collect(), size));
+                }
+            }
+            hats.insert(name, hat);
+        }
+        values.extend([("V_D", v_d), ("V_S", v_s)]);
+        if let Some(before) = self.before.as_ref().filter(|b| b.k + 1 == k) {
+            let mut largest = 0.0f64;
+            for (name, expected, size) in &before.next {
+                let residual = norm(expected.iter().zip(&hats[name]).map(|(e, h)| e - h));
+                largest = largest.max(residual / size.max(f64::MIN_POSITIVE));
+            }
+            values.push(("averaged_dynamics", largest));
+            if largest > tolerance {
+                broken = Some(format!(
+                    "at k = {k} the averages do not move as α_k says: residual {largest:.1e}. A^k is not row-stochastic, or rows were changed outside the iteration"
+                ));
+            }
+        }
+        let (lyapunov, inside) = match steps {
+            Some(Steps::Penalty { lambda, eta, g }) => {
+                self.bilevel(problem, lambda, eta.map(|e| e * g / lambda), &hats, [v_d, v_s], &mut values)
+            }
+            Some(Steps::Single(eta)) => self.single(problem, eta, &hats, [v_d, v_s]),
+            None => (None, false),
+        };
+        if let Some(value) = lyapunov {
+            values.push(("lyapunov", value));
+            let rise =
+                self.before.as_ref().filter(|b| b.inside && inside).and_then(|b| b.lyapunov).map_or(f64::NEG_INFINITY, |old| value - old);
+            if rise > 1e-9 * value.abs().max(1e-300) {
+                broken = broken.or_else(|| {
+                    Some(format!("at k = {k} the Lyapunov function rose by {rise:.1e} although the steps are inside the proved conditions"))
+                });
+            }
+        }
+        self.before = Some(Before { k, lyapunov, inside, next });
+        Seen { values, broken }
+    }
+
+    /// Φ^(b), and whether the steps (of the written form) are inside the conditions.
+    fn bilevel<T: Real>(
+        &self,
+        problem: &dyn Bilevel<T>,
+        lambda: f64,
+        eta: [f64; 3],
+        hats: &BTreeMap<&'static str, Vec<f64>>,
+        [v_d, v_s]: [f64; 2],
+        values: &mut Vec<(&'static str, f64)>,
+    ) -> (Option<f64>, bool) {
+        let (Some(forms), Some(x), Some(y), Some(z)) = (problem.closed_forms(), hats.get("x"), hats.get("y"), hats.get("z")) else {
+            return (None, false);
+        };
+        let distance = |a: &[f64], b: Vec<f64>| norm(a.iter().zip(b).map(|(a, b)| a - b));
+        let (z_gap, y_gap) = (distance(z, forms.lower_solution(x)), distance(y, forms.penalty_lower_solution(x, lambda)));
+        let exact = forms.hypergradient(x);
+        let bias = norm(penalty_gradient(problem, forms, x, lambda).iter().zip(&exact).map(|(p, h)| p - h));
+        values.extend([("z_gap", z_gap), ("y_gap", y_gap), ("hypergradient_weighted", norm(exact.into_iter())), ("penalty_bias", bias)]);
+        let (Some(net), Some(c)) = (&self.net, &self.constants) else { return (None, false) };
+        let k = fab_constants(c, net, Reading::Mended);
+        let [first, second] = [eta[0] * lambda / eta[2] * k.c_b[0], eta[0] * lambda / eta[1] * k.c_b[1]];
+        let value = forms.penalty_objective(x, lambda)
+            + first * z_gap * z_gap
+            + second * y_gap * y_gap
+            + lambda * k.c_b[2] * net.n / net.alpha.0 * v_d
+            + v_s / lambda;
+        (Some(value), fab(c, net, lambda, eta, Reading::Mended).iter().all(|c| c.margin() >= 1.0))
+    }
+
+    /// Φ^(s), and whether the step is inside the conditions.
+    fn single<T: Real>(
+        &self,
+        problem: &dyn Bilevel<T>,
+        eta: f64,
+        hats: &BTreeMap<&'static str, Vec<f64>>,
+        [d, s]: [f64; 2],
+    ) -> (Option<f64>, bool) {
+        let value = problem.single_level().zip(hats.get("x")).and_then(|(single, x)| single.value(x));
+        let l = self.constants.as_ref().and_then(|c| c.l_single);
+        let (Some(value), Some(net), Some(l)) = (value, &self.net, l) else { return (None, false) };
+        let [of_d, of_s] = single_weights(l, net);
+        (Some(value + of_d * net.n / net.alpha.0 * d + of_s * s), single(l, net, eta, Reading::Mended).iter().all(|c| c.margin() >= 1.0))
+    }
+}
+
+/// A variable, its tracker and direction, the names of its errors, and which step is its.
+type Variable = (&'static str, [&'static str; 2], [&'static str; 2], usize);
+
+const VARIABLES: [Variable; 4] = [
+    ("x", ["tx", "dx"], ["D_x", "S_x"], 0),
+    ("y", ["ty", "dy"], ["D_y", "S_y"], 1),
+    ("z", ["tz", "dz"], ["D_z", "S_z"], 2),
+    ("v", ["tv", "dv"], ["D_v", "S_v"], 3),
+];
+
+/// α_k and β_k at the iterations that are looked at.
+fn vectors_at(sequence: &Sequence, every: usize, last: usize) -> BTreeMap<usize, (Vec<f64>, Vec<f64>)> {
+    let n = sequence.agents();
+    let wanted = |k: usize| k.is_multiple_of(every) || k == last;
+    let mut mixing = Mixing::<f64>::default();
+    let (mut beta, mut alpha) = (vec![1.0 / n as f64; n], vec![1.0 / n as f64; n]);
+    let mut all = BTreeMap::new();
+    for k in 0..=last {
+        if wanted(k) {
+            all.insert(k, (Vec::new(), beta.clone()));
+        }
+        sequence.fill(k, &mut mixing);
+        let mut next = vec![0.0; n];
+        mixing.for_each_entry(|i, j, _, b| next[i] += b * beta[j]);
+        beta = next;
+    }
+    for k in (0..last + 200).rev() {
+        sequence.fill(k, &mut mixing);
+        let mut back = vec![0.0; n];
+        mixing.for_each_entry(|i, j, a, _| back[j] += alpha[i] * a);
+        alpha = back;
+        if let Some(at) = all.get_mut(&k) {
+            at.0.clone_from(&alpha);
+        }
+    }
+    all
+}
+
+fn norm(v: impl Iterator<Item = f64>) -> f64 {
+    v.map(|v| v * v).sum::<f64>().sqrt()
+}
+
+/// Σ w_i v_i.
+pub fn average<T: Real>(view: &View<'_, T>, weights: &[f64]) -> Vec<f64> {
+    let mut sum = vec![0.0; view.row(0).len()];
+    for (i, w) in weights.iter().enumerate() {
+        sum.iter_mut().zip(view.row(i)).for_each(|(s, v)| *s += w * v.f64());
+    }
+    sum
+}
+
+/// D(v, α) = Σ α_i ‖v_i − v̂‖².
+pub fn spread<T: Real>(view: &View<'_, T>, alpha: &[f64], hat: &[f64]) -> f64 {
+    let square = |i: usize| view.row(i).iter().zip(hat).map(|(v, h)| (v.f64() - h) * (v.f64() - h)).sum::<f64>();
+    alpha.iter().enumerate().map(|(i, a)| a * square(i)).sum()
+}
+
+/// S(t, β) = Σ β_j ‖t_j/β_j − Σt‖².
+pub fn tracking_spread<T: Real>(view: &View<'_, T>, beta: &[f64], total: &[f64]) -> f64 {
+    let square = |j: usize, b: f64| view.row(j).iter().zip(total).map(|(t, s)| (t.f64() / b - s) * (t.f64() / b - s)).sum::<f64>();
+    beta.iter().enumerate().map(|(j, b)| b * square(j, *b)).sum()
+}
