@@ -170,6 +170,9 @@ pub struct Wire {
     _subscribers: [zenoh::pubsub::Subscriber<()>; 2],
 }
 
+/// Longest packet that is sent at once: it fits into one of Zenoh's batches.
+const EXPRESS: usize = 32 << 10;
+
 /// Packets that wait to be looked at, at most; then the senders wait.
 const WAITING: usize = 256;
 
@@ -205,10 +208,15 @@ impl Writer {
         let waiting = Arc::new(AtomicUsize::new(0));
         let (session, left) = (session.clone(), waiting.clone());
         let thread = std::thread::spawn(move || {
-            let declared = session.declare_publisher(key).congestion_control(CongestionControl::Block).express(true);
-            let Ok(publisher) = declared.allowed_destination(Locality::Remote).wait() else { return };
+            let publisher = |express: bool| {
+                let declared = session.declare_publisher(key.clone()).congestion_control(CongestionControl::Block).express(express);
+                declared.allowed_destination(Locality::Remote).wait()
+            };
+            // Small packets leave at once; large ones, which Zenoh cuts up, must not hurry: express fragments can get stuck.
+            let (Ok(small), Ok(large)) = (publisher(true), publisher(false)) else { return };
             for packet in leaving {
                 // A packet that cannot be sent is a packet lost: it will be asked for again.
+                let publisher = if packet.len() <= EXPRESS { &small } else { &large };
                 let _ = publisher.put(packet).wait();
                 left.fetch_sub(1, Relaxed);
             }
