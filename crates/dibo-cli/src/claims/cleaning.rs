@@ -3,7 +3,7 @@ use super::Judged;
 use super::data::{Run, fit, list};
 use super::learning::{ACCURACY, baselines, best, fabs, label, last, values};
 use crate::report::average::Point;
-use crate::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
+use crate::report::claims::Verdict::{self, DoesNotHold, Holds, HoldsOnlyUnder};
 use crate::report::words::{quantity, without};
 
 /// The series of one method at each value of a setting, smallest value first.
@@ -109,6 +109,15 @@ pub fn c4(run: &Run<'_>) -> Judged {
     Ok((verdict, text, format!("change of the final accuracy from ρ = {high} to ρ = {low}; FAB is {}", fab.name)))
 }
 
+/// Holds, holds only for some methods, or for none.
+fn for_these(good: &[&Sweep], all: &[Sweep]) -> Verdict {
+    match good.len() {
+        n if n == all.len() => Holds,
+        0 => DoesNotHold,
+        _ => HoldsOnlyUnder(list(good.iter().map(|s| s.name.clone()))),
+    }
+}
+
 /// ρ hardly changes memory.
 pub fn c5(run: &Run<'_>) -> Judged {
     let all = sweeps(run, "problem.rho")?;
@@ -120,13 +129,8 @@ pub fn c5(run: &Run<'_>) -> Judged {
     };
     let text = list(all.iter().map(|s| format!("{} {:.2} % of {}", s.name, 100.0 * spread(s), quantity("state_bytes", held(s.ends().0)))));
     let flat: Vec<&Sweep> = all.iter().filter(|s| spread(s) < 0.05).collect();
-    let verdict = match flat.len() {
-        f if f == all.len() => Holds,
-        0 => DoesNotHold,
-        _ => HoldsOnlyUnder(list(flat.iter().map(|s| s.name.clone()))),
-    };
     Ok((
-        verdict,
+        for_these(&flat, &all),
         text,
         "largest difference of the state's memory between values of ρ (the data is the same); hardly means by less than 5 %".into(),
     ))
@@ -145,13 +149,8 @@ pub fn c6(run: &Run<'_>) -> Judged {
     }
     let text = list(all.iter().map(|s| format!("{} {:.2} points", s.name, spread(s))));
     let flat: Vec<&Sweep> = all.iter().filter(|s| spread(s) <= 1.0).collect();
-    let verdict = match flat.len() {
-        f if f == all.len() => Holds,
-        0 => DoesNotHold,
-        _ => HoldsOnlyUnder(list(flat.iter().map(|s| s.name.clone()))),
-    };
     Ok((
-        verdict,
+        for_these(&flat, &all),
         text,
         "difference of the highest accuracy along the mean curves between values of ν; hardly means by 1 point at most".into(),
     ))

@@ -34,11 +34,11 @@ pub fn agent(options: AgentOptions) -> Result<ExitCode> {
         ensure!(owned[owned.len() - 1] < agents, "--own {}: the experiment has agents 0 to {}", options.own, agents - 1);
     }
     let endpoints = Endpoints {
-        tls: tls(options.certificates.as_deref(), options.host.as_deref())?,
+        tls: tls(&options.security)?,
         listen: options.listen.clone(),
         connect: options.connect.clone(),
         role: if options.client { Role::Client } else { Role::Peer },
-        insecure: options.insecure,
+        insecure: options.security.insecure,
         network: options.network.clone(),
     };
     endpoints.check().map_err(anyhow::Error::msg)?;

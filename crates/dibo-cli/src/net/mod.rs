@@ -53,6 +53,20 @@ pub struct Common {
     faults: Option<Faults>,
 }
 
+/// Who may connect.
+#[derive(clap::Args)]
+struct Security {
+    /// Folder with ca.pem and this host's certificate and key
+    #[arg(long, value_name = "FOLDER")]
+    certificates: Option<PathBuf>,
+    /// Name of this host's certificate in the folder, if it holds several
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// Allow plain TCP to other machines
+    #[arg(long)]
+    insecure: bool,
+}
+
 #[derive(clap::Args)]
 pub struct AgentOptions {
     #[command(flatten)]
@@ -69,15 +83,8 @@ pub struct AgentOptions {
     /// The endpoints to connect to are routers (see `dibo router`)
     #[arg(long)]
     client: bool,
-    /// Folder with ca.pem and this host's certificate and key
-    #[arg(long, value_name = "FOLDER")]
-    certificates: Option<PathBuf>,
-    /// Name of this host's certificate in the folder, if it holds several
-    #[arg(long, value_name = "NAME")]
-    host: Option<String>,
-    /// Allow plain TCP to other machines
-    #[arg(long)]
-    insecure: bool,
+    #[command(flatten)]
+    security: Security,
     /// Tells several runs on one router apart
     #[arg(long, value_name = "NAME", default_value = "run")]
     network: String,
@@ -109,15 +116,8 @@ pub struct RouterOptions {
     /// Endpoint to listen on, such as tls/0.0.0.0:7447 (may be repeated)
     #[arg(long, value_delimiter = ',')]
     listen: Vec<String>,
-    /// Folder with ca.pem and this host's certificate and key
-    #[arg(long, value_name = "FOLDER")]
-    certificates: Option<PathBuf>,
-    /// Name of this host's certificate in the folder, if it holds several
-    #[arg(long, value_name = "NAME")]
-    host: Option<String>,
-    /// Allow plain TCP to other machines
-    #[arg(long)]
-    insecure: bool,
+    #[command(flatten)]
+    security: Security,
 }
 
 /// Makes an authority and certificates.
@@ -134,10 +134,10 @@ pub fn certificates(options: CertificateOptions) -> Result<ExitCode> {
 /// Passes packets on until it is stopped.
 pub fn router(options: RouterOptions) -> Result<ExitCode> {
     let endpoints = Endpoints {
-        tls: tls(options.certificates.as_deref(), options.host.as_deref())?,
+        tls: tls(&options.security)?,
         listen: options.listen,
         role: Role::Router,
-        insecure: options.insecure,
+        insecure: options.security.insecure,
         network: "run".into(),
         ..Endpoints::default()
     };
@@ -150,10 +150,10 @@ pub fn router(options: RouterOptions) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The files for TLS in a folder: those of `host`, or of the only host that it holds.
-fn tls(folder: Option<&Path>, host: Option<&str>) -> Result<Option<Tls>> {
-    let Some(folder) = folder else { return Ok(None) };
-    if let Some(host) = host {
+/// The files for TLS in a folder: those of the named host, or of the only one that it holds.
+fn tls(security: &Security) -> Result<Option<Tls>> {
+    let Some(folder) = security.certificates.as_deref() else { return Ok(None) };
+    if let Some(host) = &security.host {
         return Ok(Some(Tls::in_folder(folder, host)));
     }
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read the folder {}", folder.display()))?;
