@@ -114,7 +114,7 @@ impl<T: Real> Agents<T> {
                 let part = Part { rows: 0..owned.len(), columns, stride, source_stride: stride };
                 match &v {
                     Some((v, eta)) => {
-                        push_pull_rows(Pair { v, t: &t }, part, Pair { v: old_v, t: old_t }, csr, a.weights(), b.weights(), eta, minus)
+                        push_pull_rows(Pair { v, t: &t }, part, Pair { v: old_v, t: old_t }, csr, a.weights(), b.weights(), eta, minus, &[])
                     }
                     None => push_rows(&t, part, old_t, csr, b.weights(), minus),
                 }

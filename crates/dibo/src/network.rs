@@ -99,11 +99,13 @@ const WHOLE: usize = 1 << 20;
 /// The same where rows hear more than [`MANY`] others.
 const FEW: usize = 1 << 18;
 const MANY: usize = 8;
+/// Up to so many readers of a row, what is to be added to it is added on the way.
+const ALONG: usize = 3;
 /// Size of a panel's copies of v and of t: in the first-level cache, where each row is read once for every neighbour, unless the rows' pieces would be
 /// shorter than [`PIECE`], below which memory is read slowly; then up to [`FAR`], in the second-level cache.
 const NEAR: usize = 1 << 14;
 const PIECE: usize = 1 << 11;
-const FAR: usize = 1 << 18;
+const FAR: usize = 1 << 17;
 /// Least work of a thread (entries × groups of columns): below it, handing rows to another core costs more than it saves.
 const LEAST: usize = 1 << 11;
 
@@ -179,15 +181,18 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
     assert!(lane.pull.as_ref().is_none_or(|(v, _)| v.count() == n && v.stride() == stride), "pulled and pushed rows have one shape");
     let (csr, a, b) = (mixing.graph.csr(), mixing.a.weights(), mixing.b.weights());
     let [minus, plus] = [lane.minus, lane.plus].map(|d| d.map_or(&[] as &[T], |d| d.data()));
-    let mix = |v: Option<&(Disjoint<T>, &[T])>, t: &Disjoint<T>, part: Part, old_v: &[T], old_t: &[T], b: Weights<'_, T>| match v {
-        Some((v, eta)) => push_pull_rows(Pair { v, t }, part, Pair { v: old_v, t: old_t }, csr, a, b, eta, minus),
-        None => push_rows(t, part, old_t, csr, b, minus),
-    };
+    let mix =
+        |v: Option<&(Disjoint<T>, &[T])>, t: &Disjoint<T>, part: Part, old_v: &[T], old_t: &[T], b: Weights<'_, T>, plus: &[T]| match v {
+            Some((v, eta)) => push_pull_rows(Pair { v, t }, part, Pair { v: old_v, t: old_t }, csr, a, b, eta, minus, plus),
+            None => push_rows(t, part, old_t, csr, b, minus),
+        };
     // Rows that hear many others are worth a copy that is read from a nearer cache, even if all rows would fit in a farther one; not so if
     // several threads, which split stacks by rows, would have to hand the copy to each other.
     let many = csr.from.len() > MANY * n && threads.count() == 1;
     if lane.push.bytes() <= if many { FEW } else { WHOLE } {
-        if let Some(plus) = lane.plus {
+        // Added on the way where a row is read by few, else once beforehand.
+        let along = lane.pull.is_some() && csr.from.len() <= ALONG * n;
+        if let Some(plus) = lane.plus.filter(|_| !along) {
             lane.push.add(plus, threads);
         }
         // Swap the stacks with the scratch, which then holds the old values, and write every row anew.
@@ -203,7 +208,15 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
         });
         let least = if threads.count() == 1 { n } else { LEAST / (csr.from.len() * (stride / GROUP) / n.max(1)).max(1) };
         threads.ranges(n, least, |_, rows| {
-            mix(v.as_ref(), &t, Part { rows, columns: 0..stride, stride, source_stride: stride }, old_v, old_t, b);
+            mix(
+                v.as_ref(),
+                &t,
+                Part { rows, columns: 0..stride, stride, source_stride: stride },
+                old_v,
+                old_t,
+                b,
+                if along { plus } else { &[] },
+            );
         });
     } else {
         // Panel by panel: copy the old columns of all rows, v and t side by side, then write them in place.
@@ -225,9 +238,10 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
                     save_rows(old, v, part.clone(), &[], Weights::Applied);
                 }
                 // Weighted once for all receivers where these are many.
-                let (before, after) = if many && matches!(b, Weights::Sender(_)) { (b, Weights::Applied) } else { (Weights::Applied, b) };
+                let (before, after, left) =
+                    if many && matches!(b, Weights::Sender(_)) { (b, Weights::Applied, plus) } else { (Weights::Applied, b, &[] as &[T]) };
                 save_rows(&mut old[old_t..], &t, part.clone(), plus, before);
-                mix(v.as_ref(), &t, part, old, &old[old_t..], after);
+                mix(v.as_ref(), &t, part, old, &old[old_t..], after, left);
             }
         });
     }

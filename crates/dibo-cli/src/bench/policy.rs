@@ -7,6 +7,8 @@ use dibo::mixing::Sequence;
 use dibo::network::Simulator;
 use dibo::problem::PolicyEvaluation;
 use dibo::rows::Threads;
+use std::sync::Barrier;
+use std::thread;
 
 /// A size: agents, edge probability, length of each phase, and iterations of a peer's burst, all as in the peers' program, whose graphs are
 /// made beforehand.
@@ -35,7 +37,6 @@ struct Runner {
     network: Simulator<f64>,
     state: Box<dyn State<f64>>,
     k: usize,
-    best: f64,
 }
 
 impl Runner {
@@ -44,7 +45,7 @@ impl Runner {
         let graphs = Cycle::new(size.n, size.nu, 0).phases([size.phase; 3]).redraw(redraw);
         let mut network = Simulator::new(Sequence::uniform(graphs), Threads::new(threads));
         let state = Fab::normalised(0.1).start(&problem, &mut network, &Default::default());
-        let mut runner = Runner { problem, network, state, k: 0, best: 0.0 };
+        let mut runner = Runner { problem, network, state, k: 0 };
         // Graphs that repeat are made in the first turns.
         (0..60).for_each(|_| runner.step());
         runner
@@ -54,9 +55,28 @@ impl Runner {
         self.state.step(self.k, &self.problem, &mut self.network);
         self.k += 1;
     }
+}
 
-    fn burst(&mut self, seconds: f64) {
-        self.best = self.best.max(1.0 / burst(seconds, || self.step()));
+/// One column of the table.
+struct Variant {
+    runs: usize,
+    threads: usize,
+    redraw: Redraw,
+}
+
+impl Variant {
+    /// Iterations a second of all its runs together, which begin at the same time, as the seeds of an experiment do.
+    fn rate(&self, size: &Size, seconds: f64) -> f64 {
+        let start = Barrier::new(self.runs);
+        let run = || {
+            let mut runner = Runner::new(size, self.threads, self.redraw);
+            start.wait();
+            1.0 / burst(seconds, || runner.step())
+        };
+        thread::scope(|scope| {
+            let others: Vec<_> = (1..self.runs).map(|_| scope.spawn(run)).collect();
+            run() + others.into_iter().map(|r| r.join().expect("a run does not panic")).sum::<f64>()
+        })
     }
 }
 
@@ -66,12 +86,18 @@ pub fn run(options: &Options, cores: usize) -> Result<()> {
         "FAB on policy evaluation (20 states, 5 features, 64-bit), iterations a second; each the best of {} bursts.\n",
         options.rounds
     );
-    let variants = [(1, Redraw::Never), (cores, Redraw::Never), (1, Redraw::Iteration)];
+    let variant = |runs, threads, redraw| Variant { runs, threads, redraw };
+    let variants = [
+        variant(1, 1, Redraw::Never),
+        variant(1, cores, Redraw::Never),
+        variant(cores, 1, Redraw::Never),
+        variant(1, 1, Redraw::Iteration),
+    ];
     let mut peers: Vec<Rate> = Vec::new();
-    let mut best = Vec::new();
+    let mut best = [[0.0; 4]; 3];
     // Size by size and variant by variant, so that idle teams of threads do not watch for work while another one is measured.
     let mut lengths = [SECONDS; 3];
-    for round in 0..options.rounds {
+    for _ in 0..options.rounds {
         if let Some(path) = &options.peer {
             let found = parse(&ask(path, &options.python, &[], 1)?);
             if found.is_empty() {
@@ -89,28 +115,26 @@ pub fn run(options: &Options, cores: usize) -> Result<()> {
             }
         }
         for (s, size) in SIZES.iter().enumerate() {
-            for (v, (threads, redraw)) in variants.iter().enumerate() {
-                let mut runner = Runner::new(size, *threads, *redraw);
-                runner.burst(lengths[s]);
-                match round {
-                    0 => best.push(runner.best),
-                    _ => best[3 * s + v] = runner.best.max(best[3 * s + v]),
-                }
+            for (best, variant) in best[s].iter_mut().zip(&variants) {
+                *best = f64::max(*best, variant.rate(size, lengths[s]));
             }
         }
     }
-    let threads = format!("{cores} threads");
-    println!("{:>6} {:>12} {threads:>14} {:>16} {:>14} {:>14}", "agents", "1 thread", "fresh graphs", "GFLOP/s", "graph making");
-    for (size, best) in SIZES.iter().zip(best.chunks(3)) {
+    let [threads, seeds] = [format!("{cores} threads"), format!("{cores} runs")];
+    println!("{:>6} {:>12} {threads:>12} {seeds:>12} {:>14} {:>9} {:>14}", "agents", "1 thread", "fresh graphs", "GFLOP/s", "graph making");
+    for (size, best) in SIZES.iter().zip(&best) {
         let (gflops, share) = (best[0] * flops(size) / 1e9, graph_share(size));
-        println!("{:>6} {:>12.0} {:>14.0} {:>16.0} {gflops:>14.2} {share:>12.0} %", size.n, best[0], best[1], best[2]);
+        let [one, split, runs, fresh] = best;
+        println!("{:>6} {one:>12.0} {split:>12.0} {runs:>12.0} {fresh:>14.0} {gflops:>9.2} {share:>12.0} %", size.n);
     }
-    println!("\n\"fresh graphs\": new random edges at each iteration, one thread. \"graph making\": its share when every graph is random.");
+    println!("\n\"{threads}\" share one run; \"{seeds}\" go side by side, a thread each, as the seeds of an experiment do (sum).");
+    println!("\"fresh graphs\": new random edges at each iteration, one thread. \"graph making\": its share when every graph is random.");
     if !peers.is_empty() {
-        println!("\n{:>6} {:<16} {:>12} {:>16} {:>16}", "agents", "peer", "it/s", "dibo, 1 thread", format!("dibo, {cores} threads"));
+        println!("\n{:>6} {:<16} {:>12} {:>12} {threads:>12} {seeds:>12}", "agents", "peer", "it/s", "dibo: 1 thread");
         for (n, name, rate) in &peers {
             if let Some(s) = SIZES.iter().position(|size| size.n == *n) {
-                println!("{n:>6} {name:<16} {rate:>12.0} {:>14.2} × {:>14.2} ×", best[3 * s] / rate, best[3 * s + 1] / rate);
+                let [one, split, runs] = [0, 1, 2].map(|v| best[s][v] / rate);
+                println!("{n:>6} {name:<16} {rate:>12.0} {one:>12.2} × {split:>10.2} × {runs:>10.2} ×");
             }
         }
     }

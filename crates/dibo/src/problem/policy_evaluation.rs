@@ -358,7 +358,6 @@ impl Packed {
                 reduce.push(Both { phi: eight(phi, g * LANES), m: eight(m, g * LANES) });
             }
         }
-        reduce.extend([Both { phi: [0.0; LANES], m: [0.0; LANES] }].repeat(3 * offsets.len()));
         Packed { states, features, offsets, forward, reduce }
     }
 }
@@ -383,7 +382,7 @@ struct Agent<'a> {
     d: &'a mut [f64],
 }
 
-/// One feature's part of Φᵀe + Mᵀgap for each agent, lane by lane.
+/// One feature's part of Mᵀgap − Φᵀe for each agent, lane by lane.
 #[inline(always)]
 fn products<V: Eight, const G: usize, const A: usize>(tables: &[Both; G], e: &[[V; G]; A], gap: &[[V; G]; A]) -> [V; A] {
     let (mut sum, mut other) = ([V::splat(0.0); A], [V::splat(0.0); A]);
@@ -395,7 +394,7 @@ fn products<V: Eight, const G: usize, const A: usize>(tables: &[Both; G], e: &[[
         }
     }
     for a in 0..A {
-        sum[a] = sum[a].add(other[a]);
+        sum[a] = other[a].sub(sum[a]);
     }
     sum
 }
@@ -432,18 +431,20 @@ fn directions_of_groups<V: Eight, const G: usize, const A: usize>(packed: &Packe
         for g in 0..G {
             let at = offsets[g];
             let (y, z, target) = (eight::<V>(y, at), eight::<V>(z, at), eight::<V>(r, at).add(mx[a][g]));
-            e[a][g] = cf.mul(px[a][g].sub(y));
+            e[a][g] = cf.mul(y.sub(px[a][g]));
             gap[a][g] = cg.mul(z.sub(y));
-            cg.mul(y.sub(target)).sub(e[a][g]).store((&mut dy[at..at + LANES]).try_into().expect("eight numbers"));
+            cg.mul_add(y.sub(target), e[a][g]).store((&mut dy[at..at + LANES]).try_into().expect("eight numbers"));
             cg.mul(z.sub(target)).store((&mut dz[at..at + LANES]).try_into().expect("eight numbers"));
         }
     }
-    // dx = τx + Φᵀe + Mᵀgap; sums over lanes are cheaper four at a time.
+    // dx = τx + Mᵀgap − Φᵀe; sums over lanes are cheaper four at a time.
     for from in (0..features).step_by(4 / A) {
         let mut four = [zero; 4];
         for (s, to) in four.as_chunks_mut::<A>().0.iter_mut().enumerate() {
-            // SAFETY: as above.
-            *to = products(unsafe { &*table(&packed.reduce, from + s) }, &e, &gap);
+            if from + s < features {
+                // SAFETY: as above.
+                *to = products(unsafe { &*table(&packed.reduce, from + s) }, &e, &gap);
+            }
         }
         let sums = V::sums(four);
         for s in 0..4 {

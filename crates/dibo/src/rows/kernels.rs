@@ -420,20 +420,19 @@ for_each_register! {
 
 for_each_register! {
     /// Copies the columns of `part`, with `plus` (or nothing) added, to the beginnings of a panel's rows. If the weights are the senders' own, the
-    /// copy is weighted with them, and the sum without weights is also left in place.
+    /// copy is weighted with them.
     pub fn save_rows<T: Real, V>(panel: &mut [T], rows: &Disjoint<T>, part: Part, plus: &[T], weights: Weights<'_, T>) {
         let Part { rows: which, columns, stride, source_stride } = part;
         for (i, to) in which.zip(panel.chunks_mut(source_stride)) {
             let here = i * stride + columns.start..i * stride + columns.end;
             // SAFETY: parts that are used at the same time do not overlap.
-            let from = unsafe { rows.get(here.clone()) }.as_chunks_mut::<GROUP>().0;
-            for (c, (from, to)) in from.iter_mut().zip(to.as_chunks_mut::<GROUP>().0).enumerate() {
+            let from = unsafe { rows.get(here.clone()) }.as_chunks::<GROUP>().0;
+            for (c, (from, to)) in from.iter().zip(to.as_chunks_mut::<GROUP>().0).enumerate() {
                 let mut sum = V::load(from);
                 if !plus.is_empty() {
                     sum = sum.add(V::load(&groups::<T, 1>(plus, here.start + c * GROUP)[0]));
                 }
                 if let Weights::Sender(w) = weights {
-                    sum.store(from);
                     sum = V::splat(w[i]).mul(sum);
                 }
                 sum.store(to);
@@ -454,44 +453,65 @@ pub struct Pair<V> {
 for_each_register! {
     /// `v[i] = Σ_j a_ij v[j] − η∘t[i]` and `t[i] = Σ_j b_ij t[j] − d[i]` in one walk over the neighbours, for the rows and columns of `part`.
     /// The step per column `eta` and `d` (or nothing) are laid out like the destination. Equal weights in a row of A are applied to the sum.
-    /// Where B is applied already, the destination still holds the old t.
-    pub fn push_pull_rows<T: Real, V>(out: Pair<&Disjoint<T>>, part: Part, old: Pair<&[T]>, csr: Csr<'_>, a: Weights<'_, T>, b: Weights<'_, T>, eta: &[T], d: &[T]) {
+    /// The old t is t + `plus` (or nothing), also laid out like the destination. Where B is applied already, so is `plus`, and the destination still
+    /// holds t.
+    pub fn push_pull_rows<T: Real, V>(out: Pair<&Disjoint<T>>, part: Part, old: Pair<&[T]>, csr: Csr<'_>, a: Weights<'_, T>, b: Weights<'_, T>, eta: &[T], d: &[T], plus: &[T]) {
         match (a, b) {
-            (Weights::Receiver(a), Weights::Sender(b)) => push_pull_some::<T, V>(out, part, old, csr, eta, d, false, #[inline(always)] |i| Some(a[i]), #[inline(always)] |_, j, _| (None, Some(b[j]))),
-            (Weights::Receiver(a), Weights::Applied) => push_pull_some::<T, V>(out, part, old, csr, eta, d, true, #[inline(always)] |i| Some(a[i]), #[inline(always)] |_, _, _| (None, None)),
-            _ => push_pull_some::<T, V>(out, part, old, csr, eta, d, matches!(b, Weights::Applied), #[inline(always)] |_| None, #[inline(always)] |i, j, e| (Some(a.get(i, j, e)), Some(b.get(i, j, e)))),
+            (Weights::Receiver(a), Weights::Sender(b)) if plus.is_empty() => push_pull_some::<T, V, ASIS>(out, part, old, csr, eta, d, plus, #[inline(always)] |i| Some(a[i]), #[inline(always)] |_, j, _| (None, Some(b[j]))),
+            (Weights::Receiver(a), Weights::Sender(b)) => push_pull_some::<T, V, PLUS>(out, part, old, csr, eta, d, plus, #[inline(always)] |i| Some(a[i]), #[inline(always)] |_, j, _| (None, Some(b[j]))),
+            (Weights::Receiver(a), Weights::Applied) => push_pull_some::<T, V, APPLIED>(out, part, old, csr, eta, d, plus, #[inline(always)] |i| Some(a[i]), #[inline(always)] |_, _, _| (None, None)),
+            (a, Weights::Applied) => push_pull_some::<T, V, APPLIED>(out, part, old, csr, eta, d, plus, #[inline(always)] |_| None, #[inline(always)] |i, j, e| (Some(a.get(i, j, e)), None)),
+            _ if plus.is_empty() => push_pull_some::<T, V, ASIS>(out, part, old, csr, eta, d, plus, #[inline(always)] |_| None, #[inline(always)] |i, j, e| (Some(a.get(i, j, e)), Some(b.get(i, j, e)))),
+            _ => push_pull_some::<T, V, PLUS>(out, part, old, csr, eta, d, plus, #[inline(always)] |_| None, #[inline(always)] |i, j, e| (Some(a.get(i, j, e)), Some(b.get(i, j, e)))),
         }
     }
 }
+
+/// What old trackers are: t, t that lacks `plus`, or B-weighted with it.
+const ASIS: u8 = 0;
+const PLUS: u8 = 1;
+const APPLIED: u8 = 2;
 
 #[inline(always)]
 fn groups<T: Real, const G: usize>(from: &[T], at: usize) -> &[Group<T>; G] {
     from[at..at + G * GROUP].as_chunks().0.try_into().expect("whole groups")
 }
 
-/// w·from, or from without a weight.
+/// Groups of columns from memory.
 #[inline(always)]
-fn first_of<T: Real, V: Sixteen<T>, const G: usize>(w: Option<T>, from: &[Group<T>; G]) -> [V; G] {
+fn load<T: Real, V: Sixteen<T>, const G: usize>(from: &[T], at: usize) -> [V; G] {
+    let from = groups::<T, G>(from, at);
     let mut out = [V::splat(T::ZERO); G];
     for g in 0..G {
         out[g] = V::load(&from[g]);
-        if let Some(w) = w {
-            out[g] = V::splat(w).mul(out[g]);
-        }
     }
     out
 }
 
-/// `sum += w·from`, or `sum += from` without a weight.
+/// What a row holds for its readers: v and the old t.
 #[inline(always)]
-fn add_weighted<T: Real, V: Sixteen<T>, const G: usize>(sum: &mut [V; G], w: Option<T>, from: &[Group<T>; G]) {
-    for g in 0..G {
-        let from = V::load(&from[g]);
-        sum[g] = sum[g].add(match w {
-            Some(w) => V::splat(w).mul(from),
-            None => from,
-        });
+fn sent<T: Real, V: Sixteen<T>, const G: usize, const OLD: u8>(old: Pair<&[T]>, plus: &[T], (from, there): (usize, usize)) -> Pair<[V; G]> {
+    let t = load(old.t, from);
+    Pair { v: load(old.v, from), t: if OLD == PLUS { sum(t, load(plus, there)) } else { t } }
+}
+
+/// w·from, or from without a weight.
+#[inline(always)]
+fn weighted<T: Real, V: Sixteen<T>, const G: usize>(w: Option<T>, mut from: [V; G]) -> [V; G] {
+    if let Some(w) = w {
+        for from in &mut from {
+            *from = V::splat(w).mul(*from);
+        }
     }
+    from
+}
+
+#[inline(always)]
+fn sum<T: Real, V: Sixteen<T>, const G: usize>(mut a: [V; G], b: [V; G]) -> [V; G] {
+    for g in 0..G {
+        a[g] = a[g].add(b[g]);
+    }
+    a
 }
 
 #[inline(always)]
@@ -542,32 +562,32 @@ fn push_some<T: Real, V: Sixteen<T>>(
         by_blocks!(row.len(), 4, |c, G| {
             // Every row hears itself, so there is a first sender; the sum begins with it.
             let j = senders[0] as usize;
-            let mut sum: [V; G] = first_of(Some(weight(i, j, entries.start)), groups::<T, G>(source, j * source_stride + c));
+            let mut t: [V; G] = weighted(Some(weight(i, j, entries.start)), load(source, j * source_stride + c));
             for (e, j) in (entries.start + 1..entries.end).zip(&senders[1..]) {
                 let j = *j as usize;
-                add_weighted(&mut sum, Some(weight(i, j, e)), groups::<T, G>(source, j * source_stride + c));
+                t = sum(t, weighted(Some(weight(i, j, e)), load(source, j * source_stride + c)));
             }
             if !minus.is_empty() {
-                let minus = groups::<T, G>(minus, i * stride + columns.start + c);
+                let minus: [V; G] = load(minus, i * stride + columns.start + c);
                 for g in 0..G {
-                    sum[g] = sum[g].sub(V::load(&minus[g]));
+                    t[g] = t[g].sub(minus[g]);
                 }
             }
-            store(sum, row, c);
+            store(t, row, c);
         });
     }
 }
 
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn push_pull_some<T: Real, V: Sixteen<T>>(
+fn push_pull_some<T: Real, V: Sixteen<T>, const OLD: u8>(
     out: Pair<&Disjoint<T>>,
     part: Part,
     old: Pair<&[T]>,
     csr: Csr<'_>,
     eta: &[T],
     d: &[T],
-    in_place: bool,
+    plus: &[T],
     of_row: impl Fn(usize) -> Option<T> + Copy,
     of_entry: impl Fn(usize, usize, usize) -> (Option<T>, Option<T>) + Copy,
 ) {
@@ -580,28 +600,30 @@ fn push_pull_some<T: Real, V: Sixteen<T>>(
         let senders = &csr.from[entries.clone()];
         // Two sums of up to four groups fill at most half of AVX-512's registers.
         by_blocks!(to_v.len(), 4, |c, G| {
+            let at = |j: usize| (j * source_stride + c, j * stride + columns.start + c);
             let j = senders[0] as usize;
             let (a, b) = of_entry(i, j, entries.start);
-            let mut v: [V; G] = first_of(a, groups::<T, G>(old.v, j * source_stride + c));
-            let mut t: [V; G] = first_of(b, groups::<T, G>(old.t, j * source_stride + c));
+            let sent = sent::<T, V, G, OLD>(old, plus, at(j));
+            let (mut v, mut t) = (weighted(a, sent.v), weighted(b, sent.t));
             for (e, j) in (entries.start + 1..entries.end).zip(&senders[1..]) {
                 let j = *j as usize;
                 let (a, b) = of_entry(i, j, e);
-                add_weighted(&mut v, a, groups::<T, G>(old.v, j * source_stride + c));
-                add_weighted(&mut t, b, groups::<T, G>(old.t, j * source_stride + c));
+                let sent = self::sent::<T, V, G, OLD>(old, plus, at(j));
+                (v, t) = (sum(v, weighted(a, sent.v)), sum(t, weighted(b, sent.t)));
             }
-            let eta = groups::<T, G>(eta, columns.start + c);
-            let mine = if in_place { groups::<T, G>(to_t, c) } else { groups::<T, G>(old.t, i * source_stride + c) };
+            let eta: [V; G] = load(eta, columns.start + c);
+            let mut mine: [V; G] = if OLD == APPLIED { load(to_t, c) } else { load(old.t, i * source_stride + c) };
+            if !plus.is_empty() {
+                mine = sum(mine, load(plus, here.start + c));
+            }
+            v = weighted(of_row(i), v);
             for g in 0..G {
-                if let Some(a) = of_row(i) {
-                    v[g] = V::splat(a).mul(v[g]);
-                }
-                v[g] = v[g].sub(V::load(&eta[g]).mul(V::load(&mine[g])));
+                v[g] = v[g].sub(eta[g].mul(mine[g]));
             }
             if !d.is_empty() {
-                let d = groups::<T, G>(d, here.start + c);
+                let d: [V; G] = load(d, here.start + c);
                 for g in 0..G {
-                    t[g] = t[g].sub(V::load(&d[g]));
+                    t[g] = t[g].sub(d[g]);
                 }
             }
             store(v, to_v, c);
