@@ -19,6 +19,7 @@
     ("topology", include_str!("../../../../experiments/topology.toml")),
     ("lossy", include_str!("../../../../experiments/lossy.toml")),
     ("tuning", include_str!("../../../../experiments/tuning.toml")),
+    ("tuning-why", include_str!("../../../../experiments/tuning-why.toml")),
     ("fmcr", include_str!("../../../../experiments/fmcr.toml")),
     ("fmheter", include_str!("../../../../experiments/fmheter.toml")),
     ("fmnet", include_str!("../../../../experiments/fmnet.toml")),

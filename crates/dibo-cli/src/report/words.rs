@@ -12,6 +12,7 @@ pub fn column(name: &str) -> String {
         "peak_bytes" => "peak memory".into(),
         "bytes_per_iteration" => "bytes sent per iteration".into(),
         "tau" | "lambda" => symbol(name),
+        "norm_gap" => "‖y‖² − ‖z‖²".into(),
         other => match other.split_once(':') {
             Some(("min", metric)) => format!("smallest {}", column(metric)),
             Some(("mean", metric)) => format!("mean {}", column(metric)),

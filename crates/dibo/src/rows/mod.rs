@@ -45,6 +45,8 @@ pub trait Real:
     const ONE: Self;
     /// Rounds to this type.
     fn of(x: f64) -> Self;
+    /// A byte's number.
+    fn byte(x: u8) -> Self;
     /// Widens to `f64`.
     fn f64(self) -> f64;
     /// Sixteen of them in AVX-512's registers.
@@ -70,6 +72,9 @@ macro_rules! real {
             const ONE: $t = 1.0;
             fn of(x: f64) -> $t {
                 x as $t
+            }
+            fn byte(x: u8) -> $t {
+                x.into()
             }
             fn f64(self) -> f64 {
                 self as f64

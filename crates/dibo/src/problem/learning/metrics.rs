@@ -1,5 +1,5 @@
 //! What can be said of a state: test accuracy of the averaged model and of the agents, and how well the weights find wrong labels.
-use super::model::pieces;
+use super::model::{norm_squared, pieces};
 use super::{Learning, Task, sigmoid};
 use crate::data::Dataset;
 use crate::rows::{Real, View};
@@ -108,12 +108,15 @@ impl<T: Real> Learning<T> {
         let tried = test.len().min(TRIED);
         let own = (0..model.rows.count()).map(|i| self.score(model.row(i), test, tried, |j| j * test.len() / tried).0);
         values.push(("agents_accuracy", own.sum::<f64>() / model.rows.count() as f64));
-        if let Some(z) = find("z").and_then(mean) {
-            values.push(("test_accuracy_z", self.test_accuracy(&z)));
-        }
+        let z = find("z").and_then(mean);
+        values.extend(z.as_ref().map(|z| ("test_accuracy_z", self.test_accuracy(z))));
         let Some(x) = find("x").filter(|_| bilevel) else { return values };
         match self.task {
-            Task::Tuning { form, .. } => values.extend(mean(x).map(|x| ("tau", form.tau(x[0].f64()).0))),
+            Task::Tuning { form, .. } => {
+                values.extend(mean(x).map(|x| ("tau", form.tau(x[0].f64()).0)));
+                // What moves τ: while it is above 0, τ falls.
+                values.extend(z.map(|z| ("norm_gap", norm_squared(&w) - norm_squared(&z))));
+            }
             Task::Cleaning { .. } => values.extend(self.cleaning(&x.to_vecs()).into_iter().flatten()),
         }
         values

@@ -297,7 +297,7 @@ for_each_cpu! {
     /// `to = scale ∘ bytes + shift`.
     fn scale_pixels<T: Real>(to: &mut [T], bytes: &[u8], scale: &[T], shift: &[T]) {
         for (((to, byte), a), b) in to.iter_mut().zip(bytes).zip(scale).zip(shift) {
-            *to = T::of(f64::from(*byte)) * *a + *b;
+            *to = T::byte(*byte) * *a + *b;
         }
     }
 }
