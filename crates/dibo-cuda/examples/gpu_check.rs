@@ -260,7 +260,7 @@ fn runs(gpu: &Arc<Gpu>, report: &mut Report) {
         let (x, y) = (x.to_vecs().concat(), y.to_vecs().concat());
         report.near(&format!("FAB, 20 iterations, {}", if x.len() == y.len() { "a view" } else { "SIZES DIFFER" }), apart(&y, &x), 2e-2);
     }
-    let (here, there) = (dibo::metrics::evaluate(&host, &mut *a), dibo::metrics::evaluate(&device, &mut *b));
+    let (here, there) = (dibo::metrics::evaluate(&host, &a.views()), dibo::metrics::evaluate(&device, &b.views()));
     for ((name, x), (_, y)) in here.iter().zip(&there) {
         println!("  {name:<20} host {x:>12.6}  device {y:>12.6}");
     }
