@@ -163,7 +163,12 @@ pub fn explain(experiment: &Experiment) -> Result<String> {
             writeln!(text, "    warning: {warning}")?;
         }
         if found.is_empty() {
-            let unknown = if place.constants.as_ref().is_some_and(|c| c.exact) { "" } else { " (without closed forms little is known)" };
+            let exact = place.constants.as_ref().is_some_and(|c| c.exact);
+            let unknown = match exact {
+                false => " (without closed forms little is known)",
+                _ if setting.mixes_by_pulling() || setting.series.algorithm == "centralized-fab" => "",
+                _ => " (what its own way of mixing bears on this network is not computed)",
+            };
             let practice = caution(setting, seed, folder, &mut known)?.unwrap_or(format!("nothing to warn of{unknown}"));
             writeln!(text, "    in practice: {practice}")?;
         }

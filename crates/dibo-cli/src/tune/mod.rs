@@ -321,7 +321,7 @@ fn report(base: &Base, tiers: &[Tier], race: &Race<'_>, out: &Path, seeds: &[u64
     }
     write_file(&out.join("tune.csv"), &csv.into_inner().map_err(|e| e.into_error())?)?;
     lines.sort_by(|a, b| b.1.cmp(&a.1).then(a.2.order(&b.2)));
-    println!("\n{:<5} {:>10} {:>12} {:>14}  setting", "tier", "iterations", "to target", race.metric);
+    println!("\n{:<5} {:>10} {:>12} {:>14}  setting", "tier", "at most", "to target", race.metric);
     for (tier, ran, s, name) in lines.iter().take(12) {
         println!("{tier:<5} {ran:>10} {:>12} {:>14}  {name}", words::number(s.iterations), words::number(sign * s.metric));
     }

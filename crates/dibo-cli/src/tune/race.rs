@@ -1,4 +1,4 @@
-//! Successive halving: all candidates run a little, the better third runs on, and so forth; runs go on from where they stopped, to the bit. Everything is kept in
+//! Successive halving: all candidates run a little, the better ones run on, and so forth; runs go on from where they stopped, to the bit. Everything is kept in
 //! a folder, so that the same command after Ctrl-C goes on from there.
 use crate::experiment::Setting;
 use crate::experiment::spec::Problem;
@@ -87,40 +87,50 @@ pub struct Race<'a> {
     pub spent: AtomicUsize,
 }
 
-/// Each candidate's iterations and score at the last rung it ran to; `None` for those that were refused.
+/// So many come to the end at least.
+const FINALISTS: usize = 3;
+
+/// Each candidate's iterations, over its seeds, and score at the last rung it ran to; `None` for those that were refused.
 pub type Scores = Vec<Option<(usize, Score)>>;
 
 impl Race<'_> {
-    /// Races all candidates; gives their scores at the last rung they ran to, or `None` if it was stopped. From rung to rung the runs become three times as long and
-    /// the best third goes on. With `full`, everyone runs to the end.
+    /// Races all candidates; gives their scores at the last rung they ran to, or `None` if it was stopped. One seed tells the bad ones: after a short run the best third
+    /// goes on, then runs become twice as long from rung to rung and the better half goes on; of those that come to the end, the best third runs with all seeds. With
+    /// `full`, everyone runs to the end with all seeds.
     pub fn run(&self, candidates: &[Candidate], seeds: &[u64], iterations: usize, full: bool) -> Result<Option<Scores>> {
         let mut alive: Vec<usize> = (0..candidates.len()).filter(|i| candidates[*i].refused.is_none()).collect();
-        let rungs = if full { 0 } else { (alive.len() as f64).log(3.0).floor().clamp(0.0, 3.0) as u32 };
         let mut scores: Scores = vec![None; candidates.len()];
-        for rung in 0..=rungs {
-            // Runs are looked at at multiples of `every` only; two looks are the least that tells anything.
-            let every = candidates.first().map_or(1, |c| c.setting.run.plan().every);
-            let until = (iterations / 3usize.pow(rungs - rung)).next_multiple_of(every).max(2 * every).min(iterations);
-            // One seed tells the bad ones; the last rung has them all.
-            let seeds = if rung == rungs { seeds } else { &seeds[..1] };
-            let jobs: Vec<(usize, u64)> = alive.iter().flat_map(|i| seeds.iter().map(move |s| (*i, *s))).collect();
+        // Runs are looked at at multiples of `every` only; two looks are the least that tells anything.
+        let every = candidates.first().map_or(1, |c| c.setting.run.plan().every);
+        let mut until = (iterations / 27).next_multiple_of(every).max(2 * every).min(iterations);
+        let mut share = 3;
+        let mut seeds_now = &seeds[..1];
+        if full || alive.len() <= FINALISTS {
+            (until, seeds_now) = (iterations, seeds);
+        }
+        loop {
+            let jobs: Vec<(usize, u64)> = alive.iter().flat_map(|i| seeds_now.iter().map(move |s| (*i, *s))).collect();
             let Some(tracks) = self.advance(candidates, &jobs, until)? else { return Ok(None) };
             for i in &alive {
                 let mine = jobs.iter().zip(&tracks).filter(|(job, _)| job.0 == *i).map(|(_, t)| t.at(until));
-                scores[*i] = Some((until, self.score(mine.collect())));
+                scores[*i] = Some((until * seeds_now.len(), self.score(mine.collect())));
+            }
+            if seeds_now.len() == seeds.len() && until == iterations {
+                return Ok(Some(scores));
             }
             alive.sort_by(|a, b| match (&scores[*a], &scores[*b]) {
                 (Some((_, a)), Some((_, b))) => a.order(b),
                 _ => std::cmp::Ordering::Equal,
             });
-            if rung < rungs {
-                let keep = alive.len().div_ceil(3);
-                for i in alive.split_off(keep) {
-                    seeds.iter().for_each(|s| drop(std::fs::remove_file(self.place(&candidates[i], *s, "checkpoint"))));
-                }
+            if until == iterations {
+                (share, seeds_now) = (3, seeds);
             }
+            let keep = alive.len().div_ceil(share).max(FINALISTS.min(alive.len()));
+            for i in alive.split_off(keep) {
+                drop(std::fs::remove_file(self.place(&candidates[i], seeds[0], "checkpoint")));
+            }
+            (until, share) = ((2 * until).min(iterations), 2);
         }
-        Ok(Some(scores))
     }
 
     fn score(&self, seeds: Vec<(Option<usize>, f64)>) -> Score {
