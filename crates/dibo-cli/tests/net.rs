@@ -63,6 +63,8 @@ fn no_agent_outlives_a_launch_that_is_killed() {
     child.kill().unwrap();
     child.wait().unwrap();
     for log in ["0.log", "2.log", "4.log"] {
-        until(log, || std::fs::read_to_string(agents.join(log)).is_ok_and(|text| text.contains("the process that started this one is gone")));
+        until(log, || {
+            std::fs::read_to_string(agents.join(log)).is_ok_and(|text| text.contains("the process that started this one is gone"))
+        });
     }
 }

@@ -6,6 +6,7 @@ use crate::transport::{To, Transport};
 use bytes::Bytes;
 use dibo::rows::Real;
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -92,6 +93,8 @@ struct Peer {
     done: bool,
     /// How long it takes to answer: a smoothed mean.
     answers: Duration,
+    /// How long after this process has begun a round its messages come: a smoothed mean.
+    lag: Duration,
 }
 
 impl Peer {
@@ -208,6 +211,8 @@ pub struct Node {
     kept_bytes: usize,
     values: BTreeMap<u64, Bytes>,
     round: u64,
+    /// When this round and the one before began.
+    begun: [Duration; 2],
     posted: u64,
     safe: u64,
     done: bool,
@@ -260,6 +265,7 @@ impl Node {
             kept_bytes: 0,
             values: BTreeMap::new(),
             round: 0,
+            begun: [Duration::ZERO; 2],
             posted: 0,
             safe: 0,
             done: false,
@@ -339,6 +345,7 @@ impl Node {
     /// Says that this process begins a round: what belongs to earlier ones is forgotten.
     pub fn begin(&mut self, round: u64) {
         self.round = round;
+        self.begun = [self.line.now(), self.begun[0]];
         let Self { inbox, inbox_bytes, .. } = self;
         inbox.retain(|name, message| {
             let stays = name.round >= round || name.kind != Kind::Round;
@@ -435,10 +442,13 @@ impl Node {
                 return Err(why.clone());
             }
             if let Some(most) = at_most {
-                if now >= began + most {
+                // Who lost something in the last round waited for it and is late in this one: up to twice the time for those who lag.
+                let lag = |name: &Name| self.peers.get(&self.owner(name.sender as usize)).map_or(most, |p| p.lag.min(most));
+                let until = began + most + missing.iter().map(lag).max().unwrap_or_default();
+                if now >= until {
                     return Ok(());
                 }
-                self.pump(began + most - now);
+                self.pump(until - now);
                 continue;
             }
             let mut by_process: BTreeMap<u32, Vec<Name>> = BTreeMap::new();
@@ -595,6 +605,12 @@ impl Node {
         }
         if packet.name.kind == Kind::Round {
             peer.has_posted(packet.name.round.saturating_add(1), now);
+            let came = match packet.name.round.cmp(&self.round) {
+                Ordering::Less => now - self.begun[1],
+                Ordering::Equal => now - self.begun[0],
+                Ordering::Greater => Duration::ZERO,
+            };
+            peer.lag = (3 * peer.lag + came) / 4;
         }
         match packet.name.kind {
             Kind::Need => self.answer(from, packet.body),
@@ -739,7 +755,18 @@ impl Node {
         }
         owned.iter().for_each(|i| self.owner[*i] = Some(name));
         let Hello { incarnation, round, posted, safe, done, .. } = hello;
-        let new = Peer { owned, incarnation, heard: now, round, posted, moved: now, safe, done, answers: self.settings.retry / 2 };
+        let new = Peer {
+            owned,
+            incarnation,
+            heard: now,
+            round,
+            posted,
+            moved: now,
+            safe,
+            done,
+            answers: self.settings.retry / 2,
+            lag: Duration::ZERO,
+        };
         let mut greet = hello.answer.is_some();
         match self.peers.get_mut(&name) {
             None => {
