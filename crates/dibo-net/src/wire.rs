@@ -141,7 +141,10 @@ impl Endpoints {
     /// Opens a Zenoh session.
     pub fn open(&self) -> Result<zenoh::Session, String> {
         self.check()?;
-        one_thread();
+        // A router without TLS has nothing to race, and would wait for itself with large messages.
+        if self.role != Role::Router || self.tls.is_some() {
+            one_thread();
+        }
         // Refused peers are warnings of Zenoh's; that there is no gossip is meant so.
         zenoh::init_log_from_env_or("warn,zenoh::net::routing=error");
         zenoh::open(self.config()?).wait().map_err(|e| format!("cannot open the network: {e}"))
