@@ -23,36 +23,28 @@ done
 ip -n dibo-a addr add 10.99.0.1/24 dev veth-a
 ip -n dibo-b addr add 10.99.0.2/24 dev veth-b
 "$dibo" certificates "$work/certificates" --hosts 10.99.0.1,10.99.0.2 >/dev/null
-settings=(policy --set run.iterations="$rounds" --set run.every=100 --set problem.omega=0 --seeds 1 --threads 1 --certificates "$work/certificates" --show-private)
 # The first of the file's algorithms is enough.
-only() { python3 - "$1" <<'P'
-import re, sys
-text = open(sys.argv[1]).read()
-head, *blocks = re.split(r"(?m)^\[\[", text)
-kept = [b for b in blocks if b.startswith("algorithm")][:1]
-print(head + "".join("[[" + b for b in kept))
-P
-}
-only "$(dirname "$0")/../experiments/policy.toml" >"$work/run.toml"
-settings[0]="$work/run.toml"
-ip netns exec dibo-a "$dibo" agent "${settings[@]}" --own 0-4 --host 10.99.0.1 --listen tls/10.99.0.1:7447 --connect tls/10.99.0.2:7447 --out "$work/out" --progress >"$work/progress" 2>"$work/a.log" &
+awk '/^\[\[/ { blocks++ } blocks < 2' "$(dirname "$0")/../experiments/policy.toml" >"$work/run.toml"
+settings=("$work/run.toml" --set run.iterations="$rounds" --set run.every=100 --set problem.omega=0 --seeds 1)
+agent=("$dibo" agent "${settings[@]}" --threads 1 --certificates "$work/certificates" --show-private --out "$work/out")
+ip netns exec dibo-a "${agent[@]}" --own 0-4 --host 10.99.0.1 --listen tls/10.99.0.1:7447 --connect tls/10.99.0.2:7447 --progress >"$work/progress" 2>"$work/a.log" &
 first=$!
-ip netns exec dibo-b "$dibo" agent "${settings[@]}" --own 5-9 --host 10.99.0.2 --listen tls/10.99.0.2:7447 --connect tls/10.99.0.1:7447 --out "$work/out" 2>"$work/b.log" &
+ip netns exec dibo-b "${agent[@]}" --own 5-9 --host 10.99.0.2 --listen tls/10.99.0.2:7447 --connect tls/10.99.0.1:7447 >/dev/null 2>"$work/b.log" &
 second=$!
-at() { tail -n 1 "$work/progress" 2>/dev/null || true; }
-while [ -z "$(at)" ] || [ "$(at)" -lt $((rounds / 10)) ]; do
-    kill -0 $first $second || { cat "$work"/*.log; exit 1; }
+at() { grep -E '^[0-9]+$' "$work/progress" 2>/dev/null | tail -n 1; }
+failed() { tail -n 20 "$work"/*.log; exit 1; }
+while at=$(at); [ "${at:-0}" -lt $((rounds / 10)) ]; do
+    kill -0 $first $second || failed
     sleep 0.1
 done
 # Frames from a to b go to an address that nobody has; those from b to a arrive as before.
 ip -n dibo-a neigh replace 10.99.0.2 lladdr 02:00:00:00:00:99 dev veth-a nud permanent
-before=$(at)
-echo "iteration $before: from a to b is cut"
+echo "iteration $(at): from a to b is cut"
 sleep "$cut"
 echo "iteration $(at) after $cut s: restored"
 ip -n dibo-a neigh del 10.99.0.2 dev veth-a
-wait $first
-wait $second
+wait $first || failed
+wait $second || failed
 cat "$work"/*.log
 echo "iteration $(at): done"
-"$dibo" gather "${settings[@]:0:9}" --out "$work/out" --verify
+"$dibo" gather "${settings[@]}" --out "$work/out" --verify

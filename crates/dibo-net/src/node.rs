@@ -6,6 +6,7 @@ use crate::transport::{To, Transport};
 use bytes::Bytes;
 use dibo::rows::Real;
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -24,7 +25,7 @@ pub struct Settings {
     pub job: u32,
     /// Grows with every start of a process, so that the newest of several is known.
     pub incarnation: u64,
-    /// After this time at the latest a message that has not come is asked for again; then after twice as long, up to two seconds.
+    /// How long an answer may take before anything is known about it.
     pub retry: Duration,
     /// After this time without any sign of an agent the others stop.
     pub patience: Duration,
@@ -37,7 +38,7 @@ pub struct Settings {
 impl Settings {
     /// The usual times and sizes.
     pub fn new(agents: usize, owned: Vec<usize>, digest: [u8; 32], job: u32, incarnation: u64) -> Self {
-        let (retry, patience) = (Duration::from_millis(250), Duration::from_secs(60));
+        let (retry, patience) = (Duration::from_millis(100), Duration::from_secs(60));
         Settings { agents, owned, digest, job, incarnation, retry, patience, limit: 1 << 30, room: 2 << 30 }
     }
 }
@@ -83,9 +84,31 @@ struct Peer {
     heard: Duration,
     /// The round it is in.
     round: u64,
+    /// Its messages of rounds before this one have left.
+    posted: u64,
+    /// When it last came further, or back.
+    moved: Duration,
     /// It will never ask for rounds before this one: its checkpoint.
     safe: u64,
     done: bool,
+    /// How long it takes to answer: a smoothed mean.
+    answers: Duration,
+    /// How long after this process has begun a round its messages come: a smoothed mean.
+    lag: Duration,
+}
+
+impl Peer {
+    /// It says, or shows, that its messages of rounds before this one have left.
+    fn has_posted(&mut self, before: u64, now: Duration) {
+        if before > self.posted {
+            (self.posted, self.moved) = (before, now);
+        }
+    }
+
+    /// After this time an answer is late. To ask once too often costs little, so this is less careful than TCP.
+    fn late(&self) -> Duration {
+        (2 * self.answers).clamp(SOON, LATE)
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -95,10 +118,26 @@ struct Hello {
     owned: Vec<u32>,
     incarnation: u64,
     round: u64,
+    posted: u64,
     safe: u64,
     done: bool,
-    /// The sender wants to be greeted back.
-    answer: bool,
+    /// The sender wants to be greeted back, with this time of its clock.
+    answer: Option<Duration>,
+    /// Such a time, from the one who is greeted.
+    asked: Option<Duration>,
+}
+
+/// A question for messages that have not come.
+#[derive(Serialize, Deserialize)]
+struct Need {
+    /// When it was asked, by the clock of who asks: the answer brings it back.
+    asked: Duration,
+    /// The asker's own messages of rounds before this one have left.
+    posted: u64,
+    /// Whether later rounds are wanted too, as far as they are there: the asker has to catch up.
+    later: bool,
+    /// Messages, and which parts of them (all, if none is named).
+    names: Vec<(Name, Vec<u32>)>,
 }
 
 struct Incoming {
@@ -107,6 +146,9 @@ struct Incoming {
     total: usize,
     /// Parts that have not come.
     missing: BTreeSet<u32>,
+    /// When the last part came, and the longest time between two.
+    last: Duration,
+    gap: Duration,
 }
 
 /// A message that has come as a whole.
@@ -169,13 +211,16 @@ pub struct Node {
     kept_bytes: usize,
     values: BTreeMap<u64, Bytes>,
     round: u64,
+    /// When this round and the one before began.
+    begun: [Duration; 2],
+    posted: u64,
     safe: u64,
     done: bool,
     met: bool,
     next_hello: Duration,
     trouble: Option<String>,
     counts: Counts,
-    /// How long a wait usually takes when nothing is lost.
+    /// The shortest of the last waits: what a wait takes when nothing is lost.
     usual: Duration,
 }
 
@@ -183,8 +228,13 @@ pub struct Node {
 const AHEAD: u64 = 1 << 16;
 /// Messages in one question.
 const ASKED_AT_ONCE: usize = 256;
+/// Bytes and messages that follow an answer to one who catches up.
+const FOLLOWING: (usize, usize) = (1 << 20, 512);
 /// Time between greetings.
 const GREETING: Duration = Duration::from_secs(1);
+/// Nothing is asked for again earlier than this, nor later.
+const SOON: Duration = Duration::from_millis(2);
+const LATE: Duration = Duration::from_secs(1);
 
 /// "agent 3" or "agents 3, 7".
 fn agents(list: impl IntoIterator<Item = usize>) -> String {
@@ -215,13 +265,15 @@ impl Node {
             kept_bytes: 0,
             values: BTreeMap::new(),
             round: 0,
+            begun: [Duration::ZERO; 2],
+            posted: 0,
             safe: 0,
             done: false,
             met: false,
             next_hello: Duration::ZERO,
             trouble: None,
             counts: Counts::default(),
-            usual: settings.retry / 8,
+            usual: settings.retry / 4,
             settings,
         }
     }
@@ -263,7 +315,7 @@ impl Node {
             self.check_stop()?;
             if let Some(why) = self.trouble.take() {
                 // The other side must hear what we run, to refuse as well.
-                (0..3).for_each(|_| self.greet(To::All, false));
+                (0..3).for_each(|_| self.greet(To::All, None, None));
                 return Err(why);
             }
             let now = self.line.now();
@@ -271,13 +323,13 @@ impl Node {
                 return Err(format!("{} did not appear within {} (--patience)", agents(missing), seconds(self.settings.patience)));
             }
             if now >= self.next_hello {
-                self.greet(To::All, true);
+                self.ask_greeting();
                 self.next_hello = now + GREETING / 5;
             }
             self.pump(GREETING / 5);
         }
         self.met = true;
-        self.greet(To::All, false);
+        self.ask_greeting();
         Ok(())
     }
 
@@ -293,6 +345,7 @@ impl Node {
     /// Says that this process begins a round: what belongs to earlier ones is forgotten.
     pub fn begin(&mut self, round: u64) {
         self.round = round;
+        self.begun = [self.line.now(), self.begun[0]];
         let Self { inbox, inbox_bytes, .. } = self;
         inbox.retain(|name, message| {
             let stays = name.round >= round || name.kind != Kind::Round;
@@ -306,11 +359,14 @@ impl Node {
     /// Says that a checkpoint at the beginning of this round lies on the disk.
     pub fn checkpointed(&mut self, round: u64) {
         self.safe = self.safe.max(round);
-        self.greet(To::All, false);
+        self.greet(To::All, None, None);
     }
 
     /// Sends a message to these processes and, if `keep`, keeps it for those who ask again.
     pub fn post(&mut self, name: Name, body: Bytes, to: &[u32], keep: bool) {
+        if name.kind == Kind::Round {
+            self.posted = self.posted.max(name.round + 1);
+        }
         for process in to {
             // A process that starts again does its rounds anew; the others are already past them.
             if name.kind == Kind::Round && self.peers.get(process).is_some_and(|p| p.round > name.round) {
@@ -370,32 +426,41 @@ impl Node {
     /// Waits until all these messages have come, asking again for those that do not; or until `at_most` has passed, without asking.
     pub fn wait(&mut self, wanted: &[Name], at_most: Option<Duration>) -> Result<(), String> {
         let began = self.line.now();
-        let mut pause = (8 * self.usual).clamp(Duration::from_millis(5).min(self.settings.retry), self.settings.retry);
-        let (mut ask, mut asked) = (began + pause, false);
+        // When each process was last asked, and how long a wait is worth a word.
+        let (mut asked, mut long) = (BTreeMap::<u32, Duration>::new(), GREETING);
         let mut missing: Vec<Name> = wanted.to_vec();
         loop {
             missing.retain(|name| !self.has(name));
+            let now = self.line.now();
             if missing.is_empty() {
-                let waited = self.line.now() - began;
-                if !asked {
-                    self.usual = (7 * self.usual + waited) / 8;
-                }
+                // Losses make waits longer: only the shortest tell how long one must take. It is believed less and less.
+                self.usual = (now - began).min(self.usual + self.usual / 8 + SOON / 2);
                 return Ok(());
             }
             self.check_stop()?;
             if let Some(why) = &self.trouble {
                 return Err(why.clone());
             }
-            let now = self.line.now();
             if let Some(most) = at_most {
-                if now >= began + most {
+                // Who lost something in the last round waited for it and is late in this one: up to twice the time for those who lag.
+                let lag = |name: &Name| self.peers.get(&self.owner(name.sender as usize)).map_or(most, |p| p.lag.min(most));
+                let until = began + most + missing.iter().map(lag).max().unwrap_or_default();
+                if now >= until {
                     return Ok(());
                 }
-                self.pump(began + most - now);
+                self.pump(until - now);
                 continue;
             }
-            for name in &missing {
-                let Some(peer) = self.owner[name.sender as usize].and_then(|p| self.peers.get(&p)) else { continue };
+            let mut by_process: BTreeMap<u32, Vec<Name>> = BTreeMap::new();
+            missing.iter().for_each(|name| by_process.entry(self.owner(name.sender as usize)).or_default().push(*name));
+            if now - began > long {
+                let who = agents(missing.iter().map(|n| n.sender as usize).collect::<BTreeSet<_>>());
+                (self.log)(&format!("round {}: still asking {who} after {}", self.round, seconds(now - began)));
+                long *= 2;
+            }
+            let mut wake = now + GREETING;
+            for (process, names) in &by_process {
+                let Some(peer) = self.peers.get(process) else { continue };
                 let silent = now.saturating_sub(peer.heard.max(began));
                 if silent > self.settings.patience {
                     let why = format!(
@@ -406,22 +471,30 @@ impl Node {
                     );
                     return Err(self.give_up(why));
                 }
+                let mut due = self.due(peer, names, began, asked.get(process).copied());
+                if now >= due {
+                    self.ask(*process, names, now);
+                    asked.insert(*process, now);
+                    due = now + SOON;
+                }
+                wake = wake.min(due);
             }
-            // Whoever has sent its next round already has sent this one too: it is lost or late.
-            if now >= ask || (!asked && missing.iter().any(|name| self.overtaken(name))) {
-                asked = true;
-                self.ask(&missing, now - began);
-                pause = (pause * 2).min(Duration::from_secs(2));
-                ask = now + pause;
-            }
-            self.pump(ask - now);
+            self.pump(wake - now);
         }
     }
 
-    fn overtaken(&self, name: &Name) -> bool {
-        let later = Name { round: name.round + 1, ..*name };
-        name.kind == Kind::Round
-            && self.inbox.range(later..).take_while(|(n, _)| n.round < name.round + 3).any(|(n, _)| n.sender == name.sender)
+    /// When a process is to be asked for messages that have not come: at once if it is known to have sent them; else when they would usually have
+    /// come. Then again when the answer is late, and less and less often the longer it shows no progress.
+    fn due(&self, peer: &Peer, names: &[Name], began: Duration, asked: Option<Duration>) -> Duration {
+        let late = peer.late();
+        let due = match asked {
+            Some(asked) => asked + late.max((asked.saturating_sub(began.max(peer.moved)) / 4).min(LATE)),
+            None if names.iter().any(|n| n.kind == Kind::Round && n.round < peer.posted) => began,
+            None => began + 2 * self.usual + late,
+        };
+        // What is still arriving is not asked for.
+        let arriving = names.iter().filter_map(|n| self.inbox.get(n)).map(|m| m.last + 3 * m.gap + late).max();
+        arriving.map_or(due, |a| a.max(due))
     }
 
     /// Stops this process for good, and tells the others why.
@@ -434,24 +507,20 @@ impl Node {
         why
     }
 
-    fn ask(&mut self, missing: &[Name], waited: Duration) {
-        let mut by_process: BTreeMap<u32, Vec<(Name, Vec<u32>)>> = BTreeMap::new();
-        for name in missing {
-            let parts = self.inbox.get(name).map_or_else(Vec::new, |m| m.missing.iter().copied().take(64).collect());
-            by_process.entry(self.owner(name.sender as usize)).or_default().push((*name, parts));
-        }
+    fn ask(&mut self, process: u32, missing: &[Name], now: Duration) {
         self.counts.asked += missing.len() as u64;
-        if waited > Duration::from_secs(1) {
-            let who = by_process.values().flatten().map(|(n, _)| n.sender as usize).collect::<BTreeSet<_>>();
-            (self.log)(&format!("round {}: asking {} again after {}", self.round, agents(who), seconds(waited)));
-        }
+        let parts = |name: &Name| self.inbox.get(name).map_or_else(Vec::new, |m| m.missing.iter().copied().take(64).collect());
+        let names: Vec<(Name, Vec<u32>)> = missing.iter().map(|name| (*name, parts(name))).collect();
+        // One that is far ahead has sent all that this process needs to catch up; unless that is already here.
+        let next = Name { round: self.round + 1, kind: Kind::Hello, sender: 0, receiver: 0 };
+        let ahead = self.peers.get(&process).is_some_and(|p| p.posted > self.round + 2);
+        let later = ahead && !self.inbox.range(next..).any(|(n, _)| self.owner(n.sender as usize) == process);
         let name = Name { round: self.round, kind: Kind::Need, sender: self.me(), receiver: EVERYBODY };
-        for (process, names) in by_process {
-            for some in names.chunks(ASKED_AT_ONCE) {
-                let body = Bytes::from(postcard::to_stdvec(some).expect("names can be written"));
-                self.counts.overhead += body.len() as u64;
-                self.send(To::Process(process), name, &body, &[]);
-            }
+        for some in names.chunks(ASKED_AT_ONCE) {
+            let need = Need { asked: now, posted: self.posted, later, names: some.to_vec() };
+            let body = Bytes::from(postcard::to_stdvec(&need).expect("names can be written"));
+            self.counts.overhead += body.len() as u64;
+            self.send(To::Process(process), name, &body, &[]);
         }
     }
 
@@ -468,16 +537,24 @@ impl Node {
         }
     }
 
-    fn greet(&mut self, to: To, answer: bool) {
+    /// Greets all others, who are to greet back.
+    fn ask_greeting(&mut self) {
+        let now = self.line.now();
+        self.greet(To::All, Some(now), None);
+    }
+
+    fn greet(&mut self, to: To, answer: Option<Duration>, asked: Option<Duration>) {
         let hello = Hello {
             digest: self.settings.digest,
             version: env!("CARGO_PKG_VERSION").into(),
             owned: self.settings.owned.iter().map(|i| *i as u32).collect(),
             incarnation: self.settings.incarnation,
             round: self.round,
+            posted: self.posted,
             safe: self.safe,
             done: self.done,
             answer,
+            asked,
         };
         let body = Bytes::from(postcard::to_stdvec(&hello).expect("numbers can be written"));
         self.counts.overhead += body.len() as u64;
@@ -489,7 +566,7 @@ impl Node {
     pub fn pump(&mut self, wait: Duration) {
         let now = self.line.now();
         if self.met && now >= self.next_hello {
-            self.greet(To::All, false);
+            self.greet(To::All, None, None);
             self.next_hello = now + GREETING;
         }
         let mut packet = self.line.receive(wait.min(GREETING / 5));
@@ -525,6 +602,15 @@ impl Node {
         peer.heard = now;
         if packet.run.job != self.run.job {
             return Ok(());
+        }
+        if packet.name.kind == Kind::Round {
+            peer.has_posted(packet.name.round.saturating_add(1), now);
+            let came = match packet.name.round.cmp(&self.round) {
+                Ordering::Less => now - self.begun[1],
+                Ordering::Equal => now - self.begun[0],
+                Ordering::Greater => Duration::ZERO,
+            };
+            peer.lag = (3 * peer.lag + came) / 4;
         }
         match packet.name.kind {
             Kind::Need => self.answer(from, packet.body),
@@ -567,8 +653,8 @@ impl Node {
             }
             let count = packet::parts(packet.total);
             self.inbox_bytes += packet.total;
-            let parts = vec![Bytes::new(); count as usize];
-            self.inbox.insert(name, Incoming { parts, total: packet.total, missing: (0..count).collect() });
+            let (parts, last) = (vec![Bytes::new(); count as usize], self.line.now());
+            self.inbox.insert(name, Incoming { parts, total: packet.total, missing: (0..count).collect(), last, gap: Duration::ZERO });
         }
         let message = self.inbox.get_mut(&name).expect("inserted above");
         if message.total != packet.total {
@@ -579,28 +665,49 @@ impl Node {
             return Ok(());
         }
         message.parts[packet.part as usize] = body;
+        let now = self.line.now();
+        message.gap = message.gap.max(now - message.last);
+        message.last = now;
         Ok(())
     }
 
-    /// Sends again what a process asks for, as far as it is there.
+    /// Sends again what a process asks for, as far as it is there, and greets it.
     fn answer(&mut self, from: u32, body: &[u8]) -> Result<(), Refusal> {
-        let names: Vec<(Name, Vec<u32>)> = postcard::from_bytes(body).map_err(|_| Refusal::Nonsense)?;
+        let Need { asked, posted, later, names } = postcard::from_bytes(body).map_err(|_| Refusal::Nonsense)?;
         if names.len() > ASKED_AT_ONCE || names.iter().any(|n| n.1.len() > 64) {
             return Err(Refusal::Nonsense);
         }
-        for (name, parts) in names {
+        let now = self.line.now();
+        self.peers.get_mut(&from).ok_or(Refusal::UnknownAgent)?.has_posted(posted, now);
+        let busy = self.line.busy(To::Process(from));
+        for (name, parts) in &names {
             let known = matches!(name.kind, Kind::Views | Kind::Values).then(|| self.values.get(&name.round).cloned()).flatten();
             if let Some(values) = known {
-                let name = Name { kind: Kind::Values, sender: self.me(), ..name };
+                let name = Name { kind: Kind::Values, sender: self.me(), ..*name };
                 self.counts.overhead += values.len() as u64;
                 self.send(To::Process(from), name, &values, &[]);
-            } else if let Some(kept) = self.kept.get(&name).filter(|k| k.to.contains(&from) && !self.line.busy(To::Process(from))).cloned()
-            {
-                self.counts.again += kept.body.len() as u64;
-                self.send(To::Process(from), name, &kept.body, &parts);
+            } else if let Some(kept) = self.kept.get(name).filter(|k| k.to.contains(&from) && !busy).cloned() {
+                self.again(from, *name, &kept.body, parts);
             }
         }
+        if let Some(last) = names.iter().map(|n| n.0).filter(|_| later && !busy).max() {
+            let next = Name { round: last.round.saturating_add(1), kind: Kind::Hello, sender: 0, receiver: 0 };
+            let theirs = self.kept.range(next..).filter(|(n, k)| n.kind == Kind::Round && k.to.contains(&from));
+            let mut bytes = 0;
+            let fits = |(_, kept): &(&Name, &Kept)| {
+                bytes += kept.body.len();
+                bytes <= FOLLOWING.0
+            };
+            let some: Vec<(Name, Bytes)> = theirs.take_while(fits).take(FOLLOWING.1).map(|(n, k)| (*n, k.body.clone())).collect();
+            some.iter().for_each(|(name, body)| self.again(from, *name, body, &[]));
+        }
+        self.greet(To::Process(from), None, Some(asked));
         Ok(())
+    }
+
+    fn again(&mut self, to: u32, name: Name, body: &Bytes, parts: &[u32]) {
+        self.counts.again += body.len() as u64;
+        self.send(To::Process(to), name, body, parts);
     }
 
     fn hello(&mut self, packet: &Packet<'_>) -> Result<(), Refusal> {
@@ -647,8 +754,20 @@ impl Node {
             return Err(Refusal::UnknownAgent);
         }
         owned.iter().for_each(|i| self.owner[*i] = Some(name));
-        let new = Peer { owned, incarnation: hello.incarnation, heard: now, round: hello.round, safe: hello.safe, done: hello.done };
-        let mut greet = hello.answer;
+        let Hello { incarnation, round, posted, safe, done, .. } = hello;
+        let new = Peer {
+            owned,
+            incarnation,
+            heard: now,
+            round,
+            posted,
+            moved: now,
+            safe,
+            done,
+            answers: self.settings.retry / 2,
+            lag: Duration::ZERO,
+        };
+        let mut greet = hello.answer.is_some();
         match self.peers.get_mut(&name) {
             None => {
                 self.peers.insert(name, new);
@@ -672,11 +791,16 @@ impl Node {
                 old.round = old.round.max(hello.round);
                 old.safe = old.safe.max(hello.safe);
                 old.done |= hello.done;
+                old.has_posted(hello.posted, now);
+                if let Some(took) = hello.asked.and_then(|asked| now.checked_sub(asked)) {
+                    // Down fast, up slowly: a few slow answers, while all were starting or one was held up, are soon forgotten.
+                    old.answers = if took < old.answers { (old.answers + took) / 2 } else { (7 * old.answers + took) / 8 };
+                }
             }
         }
         self.forget();
         if greet {
-            self.greet(To::Process(name), false);
+            self.greet(To::Process(name), None, hello.answer);
         }
         Ok(())
     }
@@ -702,7 +826,7 @@ impl Node {
     pub fn finish(&mut self) {
         self.done = true;
         let began = self.line.now();
-        self.greet(To::All, true);
+        self.ask_greeting();
         let mut next = began + GREETING / 4;
         loop {
             let now = self.line.now();
@@ -711,13 +835,13 @@ impl Node {
                 break;
             }
             if now >= next {
-                self.greet(To::All, true);
+                self.ask_greeting();
                 next = now + GREETING / 4;
             }
             self.pump(GREETING / 4);
         }
         // Whoever has not heard it yet would wait in vain.
-        (0..5).for_each(|_| self.greet(To::All, false));
+        (0..5).for_each(|_| self.greet(To::All, None, None));
     }
 
     /// For a process that had finished and was started again: waits until nobody is there any more, or somebody who needs its messages
@@ -736,7 +860,7 @@ impl Node {
                 return false;
             }
             if now >= next {
-                self.greet(To::All, true);
+                self.ask_greeting();
                 next = now + GREETING / 4;
             }
             self.pump(GREETING / 4);
@@ -757,7 +881,7 @@ impl Node {
         self.kept_bytes = kept.iter().map(|(_, body, _)| body.len()).sum();
         self.kept = kept.into_iter().map(|(name, body, to)| (name, Kept { body: Bytes::from(body), to })).collect();
         self.values = values.into_iter().map(|(k, v)| (k, Bytes::from(v))).collect();
-        (self.round, self.safe) = (round, round);
+        (self.round, self.posted, self.safe) = (round, round, round);
         Ok(())
     }
 

@@ -20,7 +20,7 @@
 use xxhash_rust::xxh3::Xxh3;
 
 /// Version of this format.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes of a header.
 pub const HEADER: usize = 68;
 /// Longest part: messages that are longer travel in several packets.

@@ -18,7 +18,7 @@ pub enum To {
 pub trait Transport: Send {
     /// Sends `head` and `body` as one packet; does not wait for it to arrive.
     fn send(&mut self, to: To, head: &[u8], body: &Bytes);
-    /// Whether packets to this process still wait to leave: then sending them again only makes it worse.
+    /// Whether much is still on its way to this process: then sending it again only makes it worse.
     fn busy(&self, _to: To) -> bool {
         false
     }
@@ -50,7 +50,7 @@ pub struct Faults {
     pub drop: f64,
     /// Delivered twice.
     pub duplicate: f64,
-    /// Held back while up to eight later ones overtake it.
+    /// Held back while up to eight later ones overtake it, or for two milliseconds.
     pub delay: f64,
     /// Where the random numbers begin.
     pub seed: u64,
@@ -85,9 +85,12 @@ pub struct Faulty<Tr> {
     faults: Faults,
     process: u64,
     count: u64,
-    /// To be delivered when so many packets have come.
-    held: VecDeque<(u64, Bytes)>,
+    /// To be delivered when so many packets have come, or at this time.
+    held: VecDeque<(u64, Duration, Bytes)>,
 }
+
+/// Longest time that a packet is held back.
+const HELD: Duration = Duration::from_millis(2);
 
 impl<Tr: Transport> Faulty<Tr> {
     /// Spoils what process `process` receives through `inner`.
@@ -106,13 +109,18 @@ impl<Tr: Transport> Transport for Faulty<Tr> {
     }
 
     fn receive(&mut self, wait: Duration) -> Option<Bytes> {
+        let until = self.now() + wait;
         loop {
-            if let Some(due) = self.held.iter().position(|h| h.0 <= self.count) {
-                return self.held.remove(due).map(|h| h.1);
+            let now = self.now();
+            if let Some(due) = self.held.iter().position(|h| h.0 <= self.count || h.1 <= now) {
+                return self.held.remove(due).map(|h| h.2);
             }
-            let Some(packet) = self.inner.receive(wait) else {
-                // Nothing comes that could overtake what is held: let it go.
-                return self.held.pop_front().map(|h| h.1);
+            let next = self.held.front().map_or(until, |h| h.1.min(until));
+            let Some(packet) = self.inner.receive(next.saturating_sub(now)) else {
+                if next < until {
+                    continue;
+                }
+                return None;
             };
             self.count += 1;
             let mut r = stream(self.faults.seed, Purpose::Loss, self.process << 32 | 0xfa, self.count);
@@ -121,10 +129,10 @@ impl<Tr: Transport> Transport for Faulty<Tr> {
                 continue;
             }
             if duplicate < self.faults.duplicate {
-                self.held.push_back((self.count + r.random_range(0..8u64), packet.clone()));
+                self.held.push_back((self.count + r.random_range(0..8u64), now + HELD, packet.clone()));
             }
             if delay < self.faults.delay {
-                self.held.push_back((self.count + r.random_range(1..9u64), packet));
+                self.held.push_back((self.count + r.random_range(1..9u64), now + HELD, packet));
                 continue;
             }
             return Some(packet);

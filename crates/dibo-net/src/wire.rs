@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::time::{Duration, Instant};
 use zenoh::Wait;
@@ -141,9 +141,12 @@ impl Endpoints {
     /// Opens a Zenoh session.
     pub fn open(&self) -> Result<zenoh::Session, String> {
         self.check()?;
-        one_thread();
-        // Refused peers are warnings of Zenoh's.
-        zenoh::init_log_from_env_or("warn");
+        // A router without TLS has nothing to race, and would wait for itself with large messages.
+        if self.role != Role::Router || self.tls.is_some() {
+            one_thread();
+        }
+        // Refused peers are warnings of Zenoh's; that there is no gossip is meant so.
+        zenoh::init_log_from_env_or("warn,zenoh::net::routing=error");
         zenoh::open(self.config()?).wait().map_err(|e| format!("cannot open the network: {e}"))
     }
 }
@@ -197,16 +200,18 @@ impl Wire {
 /// A thread that sends to one process: large messages leave while gradients are computed, and one slow link does not hold up the others.
 struct Writer {
     outbox: Sender<ZBytes>,
-    /// Packets that have not left.
+    /// Bytes that have not left.
     waiting: Arc<AtomicUsize>,
+    /// Until when, in nanoseconds, a large packet that has left may still be on its way: as long again as it took to leave.
+    under_way: Arc<AtomicU64>,
     thread: std::thread::JoinHandle<()>,
 }
 
 impl Writer {
-    fn start(session: &zenoh::Session, key: String) -> Self {
+    fn start(session: &zenoh::Session, key: String, clock: Instant) -> Self {
         let (outbox, leaving) = channel::<ZBytes>();
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let (session, left) = (session.clone(), waiting.clone());
+        let (waiting, under_way) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+        let (session, left, until) = (session.clone(), waiting.clone(), under_way.clone());
         let thread = std::thread::spawn(move || {
             let publisher = |express: bool| {
                 let declared = session.declare_publisher(key.clone()).congestion_control(CongestionControl::Block).express(express);
@@ -216,12 +221,16 @@ impl Writer {
             let (Ok(small), Ok(large)) = (publisher(true), publisher(false)) else { return };
             for packet in leaving {
                 // A packet that cannot be sent is a packet lost: it will be asked for again.
-                let publisher = if packet.len() <= EXPRESS { &small } else { &large };
+                let (length, began) = (packet.len(), clock.elapsed());
+                let publisher = if length <= EXPRESS { &small } else { &large };
                 let _ = publisher.put(packet).wait();
-                left.fetch_sub(1, Relaxed);
+                if length > EXPRESS {
+                    until.store((2 * clock.elapsed() - began).as_nanos() as u64, Relaxed);
+                }
+                left.fetch_sub(length, Relaxed);
             }
         });
-        Writer { outbox, waiting, thread }
+        Writer { outbox, waiting, under_way, thread }
     }
 }
 
@@ -240,20 +249,21 @@ impl Transport for Wire {
         if !body.is_empty() {
             packet.append(ZBytes::from(body.clone()));
         }
-        let Self { session, network, writers, .. } = self;
+        let Self { session, network, writers, began, .. } = self;
         let writer = writers.entry(to).or_insert_with(|| {
             let key = match to {
                 To::All => format!("dibo/{network}/all"),
                 To::Process(p) => format!("dibo/{network}/to/{p}"),
             };
-            Writer::start(session, key)
+            Writer::start(session, key, *began)
         });
-        writer.waiting.fetch_add(1, Relaxed);
+        writer.waiting.fetch_add(head.len() + body.len(), Relaxed);
         let _ = writer.outbox.send(packet.finish());
     }
 
     fn busy(&self, to: To) -> bool {
-        self.writers.get(&to).is_some_and(|w| w.waiting.load(Relaxed) > 0)
+        let now = self.began.elapsed().as_nanos() as u64;
+        self.writers.get(&to).is_some_and(|w| w.waiting.load(Relaxed) > EXPRESS || w.under_way.load(Relaxed) > now)
     }
 
     fn receive(&mut self, wait: Duration) -> Option<Bytes> {

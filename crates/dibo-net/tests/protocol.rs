@@ -15,6 +15,7 @@ use dibo_net::node::{Counts, Node, Settings};
 use dibo_net::transport::{Faults, Faulty, To, Transport};
 use rand::RngExt;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -406,6 +407,57 @@ fn lost_parts_are_asked_for_again() {
             });
         }
     });
+}
+
+/// Links that lose messages and are not asked again: Σt and what is in flight make up Σd.
+#[test]
+fn mass_is_conserved_over_links_that_are_not_asked_again() {
+    type Sums = BTreeMap<(u32, u32), Vec<f64>>;
+    let (mut case, hub) = (Case::policy(200), Hub::default());
+    case.algorithm = fab("running-sum-fab");
+    let owners: [Vec<usize>; 3] = [(0..4).collect(), (4..7).collect(), (7..10).collect()];
+    let lines: Vec<Line> = owners.iter().map(|o| hub.line(o[0] as u32)).collect();
+    let run = |owned: &[usize], line: Line| {
+        let faulty = Faulty::new(line, Faults { drop: 0.3, seed: 6, ..Faults::default() }, owned[0] as u32);
+        let node = Node::new(Box::new(faulty), Settings::new(10, owned.to_vec(), [9; 32], 0, 0), Arc::default(), |_| {});
+        let node: Shared = Arc::new(Mutex::new(node));
+        let links = Links { loss: None, wait: Some(Duration::from_millis(5)) };
+        let mut network = Agents::new(node.clone(), case.sequence.clone(), owned.to_vec(), links, Threads::one());
+        let (disk, dead) = (Arc::default(), Arc::new(AtomicI64::new(i64::MAX)));
+        let mut watch = Watcher { node, owned: owned.to_vec(), agents: 10, disk, often: 0, calls: 0, dead, end: End::new() };
+        lock(&watch.node).meet().unwrap();
+        engine::run(&*case.algorithm, &*case.problem, &mut network, &case.problem.start(), &case.plan, None, &mut watch).unwrap();
+        lock(&watch.node).finish();
+        let (_, ends): (Vec<u8>, Option<(bool, Sums, Sums)>) = postcard::from_bytes(&network.memory()).unwrap();
+        (watch.end, ends.unwrap())
+    };
+    let results: Vec<(End, (bool, Sums, Sums))> = std::thread::scope(|scope| {
+        let threads: Vec<_> = owners.iter().zip(lines).map(|(o, line)| scope.spawn(|| run(o, line))).collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    let (mut sums, mut flying, mut size) = ([const { Vec::new() }; 3], Vec::new(), 0.0);
+    let add = |to: &mut Vec<f64>, numbers: &[f64], sign: f64| {
+        to.resize(numbers.len(), 0.0);
+        to.iter_mut().zip(numbers).for_each(|(sum, x)| *sum += sign * x);
+    };
+    for (rows, (_, sent, arrived)) in &results {
+        for (name, _, bits) in rows {
+            let numbers: Vec<f64> = bits.iter().map(|b| f64::from_bits(*b)).collect();
+            for (v, (t, d)) in
+                [("tx", "dx"), ("ty", "dy"), ("tz", "dz")].into_iter().enumerate().filter(|(_, p)| p.0 == name || p.1 == name)
+            {
+                add(&mut sums[v], &numbers, if name == t { 1.0 } else { -1.0 });
+                size += if name == d { numbers.iter().map(|x| x.abs()).sum() } else { 0.0 };
+            }
+        }
+        sent.values().for_each(|s| add(&mut flying, s, 1.0));
+        arrived.values().for_each(|s| add(&mut flying, s, -1.0));
+    }
+    let worst = |gaps: &[f64]| gaps.iter().fold(0.0f64, |worst, gap| worst.max(gap.abs())) / f64::max(size, 1.0);
+    let mut gaps = sums.concat();
+    assert!(worst(&gaps) > 1e-6, "nothing was in flight: this tests nothing");
+    add(&mut gaps, &flying, 1.0);
+    assert!(worst(&gaps) < 1e-10, "{gaps:?}");
 }
 
 /// Random packets, also with right checksums, at a node that waits: nothing is trusted that is not understood.

@@ -1,5 +1,5 @@
 //! `dibo agent`: the agents that this process owns, through all settings and seeds of an experiment.
-use super::{AgentOptions, Common, EndRows, Visit, digest, end_rows, folder_of, own, tls, visit};
+use super::{AgentOptions, Common, EndRows, Visit, digest, end_rows, folder_of, leash, own, tls, visit};
 use crate::experiment::{Experiment, Setting};
 use crate::results::write_file;
 use crate::runner::{self, STOP};
@@ -26,6 +26,7 @@ const KEPT: usize = 512 << 20;
 
 /// Runs some agents of an experiment.
 pub fn agent(options: AgentOptions) -> Result<ExitCode> {
+    leash(options.leash);
     let owned = own(&options.own)?;
     let experiment = options.common.load()?;
     let jobs = runner::jobs(&experiment);

@@ -55,7 +55,8 @@ impl Running {
         let file =
             std::fs::OpenOptions::new().create(true).append(true).open(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(program);
-        command.args(&arguments).stdin(Stdio::null()).stderr(file).stdout(Stdio::piped());
+        // Its input ends with this process, so that no agent is left behind (--leash).
+        command.args(&arguments).arg("--leash").stdin(Stdio::piped()).stderr(file).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
         if let Some(out) = child.stdout.take() {
             let progress = progress.clone();

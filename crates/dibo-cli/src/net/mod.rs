@@ -97,6 +97,9 @@ pub struct AgentOptions {
     /// Print progress in a form for programs
     #[arg(long, hide = true)]
     progress: bool,
+    /// End when standard input ends
+    #[arg(long, hide = true)]
+    leash: bool,
 }
 
 #[derive(clap::Args)]
@@ -118,6 +121,9 @@ pub struct RouterOptions {
     listen: Vec<String>,
     #[command(flatten)]
     security: Security,
+    /// End when standard input ends
+    #[arg(long, hide = true)]
+    leash: bool,
 }
 
 /// Makes an authority and certificates.
@@ -131,8 +137,20 @@ pub fn certificates(options: CertificateOptions) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// With `--leash`, ends this process when its standard input does: `dibo launch` holds the other end and is gone, however it died.
+fn leash(wanted: bool) {
+    if wanted {
+        std::thread::spawn(|| {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            eprintln!("dibo: the process that started this one is gone");
+            std::process::exit(1);
+        });
+    }
+}
+
 /// Passes packets on until it is stopped.
 pub fn router(options: RouterOptions) -> Result<ExitCode> {
+    leash(options.leash);
     let endpoints = Endpoints {
         tls: tls(&options.security)?,
         listen: options.listen,

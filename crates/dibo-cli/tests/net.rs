@@ -1,0 +1,70 @@
+//! Agents as processes of this machine.
+#![cfg(feature = "net")]
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const SMALL: &str = r#"title = "a small run"
+seeds = 1
+
+[problem]
+kind = "policy-evaluation"
+agents = 5
+f_weight = 1.0
+g_weight = 0.5
+
+[graph]
+kind = "cycle"
+nu = 0.3
+
+[run]
+iterations = 60
+every = 20
+
+[[algorithm]]
+name = "fab"
+penalty_form = "normalised"
+lambda = 60
+eta_x = 0.1
+eta_y = 0.1
+"#;
+
+fn launch(folder: &Path, more: &[&str]) -> Command {
+    std::fs::write(folder.join("small.toml"), SMALL).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dibo"));
+    command.current_dir(folder).args(["launch", "small.toml", "--processes", "3", "--quiet"]).args(more);
+    command
+}
+
+#[test]
+fn spoilt_packets_over_tls_give_the_simulators_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = launch(folder.path(), &["--faults", "drop=0.2,duplicate=0.2,delay=0.2", "--verify"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("every bit"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Waits for what must become true.
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn no_agent_outlives_a_launch_that_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = launch(folder.path(), &["--tcp", "--set", "run.iterations=100000000"]).stdout(Stdio::null()).spawn().unwrap();
+    let agents = folder.path().join("results/small/agents");
+    until("the agents run", || agents.join("0/0-0.checkpoint").exists());
+    // SIGKILL: it cannot tell its agents.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for log in ["0.log", "2.log", "4.log"] {
+        until(log, || {
+            std::fs::read_to_string(agents.join(log)).is_ok_and(|text| text.contains("the process that started this one is gone"))
+        });
+    }
+}
