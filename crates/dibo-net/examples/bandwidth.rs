@@ -10,7 +10,7 @@ fn main() {
     use dibo_net::node::{Node, Settings};
     use dibo_net::packet::{EVERYBODY, Kind, Name};
     use dibo_net::transport::{To, Transport};
-    use dibo_net::wire::{Endpoints, Tls, Wire};
+    use dibo_net::wire::{Endpoints, Role, Tls, Wire};
     use std::sync::Arc;
     use std::time::{Duration, Instant, SystemTime};
 
@@ -34,10 +34,10 @@ fn main() {
     // Zenoh alone: one put per message, as large as it is.
     let body = Bytes::from(vec![7u8; bytes]);
     let raw = |p: usize| {
-        let mut wire = Wire::new(&sessions[p], "raw", p as u32).expect("a session");
+        let mut wire = Wire::new(&sessions[p], "raw", Role::Peer, p as u32).expect("a session");
         let to = To::Process(1 - p as u32);
         // Until both are there, and know it.
-        let greeting = Wire::new(&sessions[p], "hello", p as u32).expect("a session");
+        let greeting = Wire::new(&sessions[p], "hello", Role::Peer, p as u32).expect("a session");
         let mut node = Node::new(Box::new(greeting), Settings::new(2, vec![p], [1; 32], 0, 0), Arc::default(), |_| {});
         node.meet().expect("both are there");
         node.finish();
@@ -56,7 +56,7 @@ fn main() {
     };
     // The same with headers, checksums, parts and all.
     let ours = |p: usize| {
-        let wire = Wire::new(&sessions[p], "ours", p as u32).expect("a session");
+        let wire = Wire::new(&sessions[p], "ours", Role::Peer, p as u32).expect("a session");
         let mut node = Node::new(Box::new(wire), Settings::new(2, vec![p], [1; 32], 0, 0), Arc::default(), |line| eprintln!("{line}"));
         node.meet().expect("both are there");
         let name = |round: u64, sender: usize| Name { round, kind: Kind::Round, sender: sender as u32, receiver: EVERYBODY };

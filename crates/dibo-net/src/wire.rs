@@ -125,6 +125,12 @@ impl Endpoints {
         set("open/return_conditions/connect_scouted", "false".into())?;
         // A slow receiver is waited for, but a link that is stuck must be made anew (microseconds).
         set("transport/link/tx/queue/congestion_control/block/wait_before_close", "15000000".into())?;
+        if self.role != Role::Peer {
+            // A router's only thread must not find a queue full: packets would be dropped, and what it must not drop would stop it.
+            for kind in ["control", "real_time", "interactive_high", "interactive_low", "data_high", "data", "data_low", "background"] {
+                set(&format!("transport/link/tx/queue/size/{kind}"), "16".into())?;
+            }
+        }
         if let Some(tls) = &self.tls {
             set("transport/link/tls/root_ca_certificate", path(&tls.authority))?;
             set("transport/link/tls/listen_certificate", path(&tls.certificate))?;
@@ -167,6 +173,8 @@ fn one_thread() {
 pub struct Wire {
     session: zenoh::Session,
     network: String,
+    /// A router that waits for a slow client waits for ever (Zenoh 1.10, its issue 1876): there packets are rather lost, and asked for again.
+    congestion: CongestionControl,
     inbox: Receiver<Bytes>,
     writers: HashMap<To, Writer>,
     began: Instant,
@@ -181,7 +189,7 @@ const WAITING: usize = 256;
 
 impl Wire {
     /// The line of the process with this lowest agent.
-    pub fn new(session: &zenoh::Session, network: &str, process: u32) -> Result<Self, String> {
+    pub fn new(session: &zenoh::Session, network: &str, role: Role, process: u32) -> Result<Self, String> {
         let (arrived, inbox) = sync_channel(WAITING);
         let subscribe = |key: String| {
             let arrived = arrived.clone();
@@ -193,7 +201,8 @@ impl Wire {
         };
         let subscribers = [subscribe(format!("dibo/{network}/all"))?, subscribe(format!("dibo/{network}/to/{process}"))?];
         let (session, network) = (session.clone(), network.to_string());
-        Ok(Wire { session, network, inbox, writers: HashMap::new(), began: Instant::now(), _subscribers: subscribers })
+        let congestion = if role == Role::Client { CongestionControl::Drop } else { CongestionControl::Block };
+        Ok(Wire { session, network, congestion, inbox, writers: HashMap::new(), began: Instant::now(), _subscribers: subscribers })
     }
 }
 
@@ -208,13 +217,13 @@ struct Writer {
 }
 
 impl Writer {
-    fn start(session: &zenoh::Session, key: String, clock: Instant) -> Self {
+    fn start(session: &zenoh::Session, key: String, congestion: CongestionControl, clock: Instant) -> Self {
         let (outbox, leaving) = channel::<ZBytes>();
         let (waiting, under_way) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
         let (session, left, until) = (session.clone(), waiting.clone(), under_way.clone());
         let thread = std::thread::spawn(move || {
             let publisher = |express: bool| {
-                let declared = session.declare_publisher(key.clone()).congestion_control(CongestionControl::Block).express(express);
+                let declared = session.declare_publisher(key.clone()).congestion_control(congestion).express(express);
                 declared.allowed_destination(Locality::Remote).wait()
             };
             // Small packets leave at once; large ones, which Zenoh cuts up, must not hurry: express fragments can get stuck.
@@ -249,13 +258,13 @@ impl Transport for Wire {
         if !body.is_empty() {
             packet.append(ZBytes::from(body.clone()));
         }
-        let Self { session, network, writers, began, .. } = self;
+        let Self { session, network, congestion, writers, began, .. } = self;
         let writer = writers.entry(to).or_insert_with(|| {
             let key = match to {
                 To::All => format!("dibo/{network}/all"),
                 To::Process(p) => format!("dibo/{network}/to/{p}"),
             };
-            Writer::start(session, key, *began)
+            Writer::start(session, key, *congestion, *began)
         });
         writer.waiting.fetch_add(head.len() + body.len(), Relaxed);
         let _ = writer.outbox.send(packet.finish());

@@ -35,7 +35,7 @@ fn large_messages_arrive_whole_directly_and_through_a_router() {
             for (p, side) in (0u32..).zip(sides) {
                 scope.spawn(move || {
                     let session = side.open().unwrap();
-                    let wire = Wire::new(&session, "test", p).unwrap();
+                    let wire = Wire::new(&session, "test", side.role, p).unwrap();
                     let mut node = Node::new(Box::new(wire), Settings::new(2, vec![p as usize], [1; 32], 0, 0), Arc::default(), |_| {});
                     node.meet().unwrap();
                     let name = |sender| Name { round: 0, kind: Kind::Round, sender, receiver: EVERYBODY };

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use dibo_net::certificates::make;
 use dibo_net::transport::{To, Transport};
-use dibo_net::wire::{Endpoints, Tls, Wire};
+use dibo_net::wire::{Endpoints, Role, Tls, Wire};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -54,10 +54,10 @@ fn hour_ago() -> SystemTime {
 fn let_in(good: &Path, theirs: Option<Tls>, scheme: &str) -> bool {
     let listen = format!("tls/localhost:{}", free_port());
     let mine = endpoints(vec![listen.clone()], vec![], Some(Tls::in_folder(good, "localhost"))).open().unwrap();
-    let mut to = Wire::new(&mine, "test", 0).unwrap();
+    let mut to = Wire::new(&mine, "test", Role::Peer, 0).unwrap();
     let connect = listen.replace("tls/", scheme);
     let Ok(other) = endpoints(vec![], vec![connect], theirs).open() else { return false };
-    let mut from = Wire::new(&other, "test", 1).unwrap();
+    let mut from = Wire::new(&other, "test", Role::Peer, 1).unwrap();
     hears(&mut from, &mut to, Duration::from_secs(3))
 }
 
@@ -93,7 +93,7 @@ fn a_peer_without_a_certificate_is_refused() {
     make(folder.path(), &["localhost".into()], hour_ago(), 2).unwrap();
     let listen = format!("tls/localhost:{}", free_port());
     let mine = endpoints(vec![listen.clone()], vec![], Some(Tls::in_folder(folder.path(), "localhost"))).open().unwrap();
-    let mut to = Wire::new(&mine, "test", 0).unwrap();
+    let mut to = Wire::new(&mine, "test", Role::Peer, 0).unwrap();
     let mut config = zenoh::config::Config::default();
     config.insert_json5("connect/endpoints", &format!("[{listen:?}]")).unwrap();
     config.insert_json5("scouting/multicast/enabled", "false").unwrap();
@@ -101,6 +101,6 @@ fn a_peer_without_a_certificate_is_refused() {
         .insert_json5("transport/link/tls/root_ca_certificate", &format!("{:?}", folder.path().join("ca.pem").display().to_string()))
         .unwrap();
     let other = zenoh::open(config).wait().unwrap();
-    let mut from = Wire::new(&other, "test", 1).unwrap();
+    let mut from = Wire::new(&other, "test", Role::Peer, 1).unwrap();
     assert!(!hears(&mut from, &mut to, Duration::from_secs(3)));
 }

@@ -122,7 +122,8 @@ impl Process<'_> {
         let agents = setting.agents(seed, folder)?;
         let graphs = setting.graphs(agents, seed, folder)?;
         let me = self.owned[0] as u32;
-        let wire = Wire::new(&self.session, &self.options.network, me).map_err(anyhow::Error::msg)?;
+        let role = if self.options.client { Role::Client } else { Role::Peer };
+        let wire = Wire::new(&self.session, &self.options.network, role, me).map_err(anyhow::Error::msg)?;
         let line: Box<dyn Transport> = match self.options.common.faults {
             Some(faults) => Box::new(Faulty::new(wire, faults, me)),
             None => Box::new(wire),

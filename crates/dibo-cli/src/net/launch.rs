@@ -177,6 +177,10 @@ impl Fate<'_> {
         let mut running = Vec::new();
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         for (p, group) in self.groups.iter().enumerate() {
+            if self.options.router {
+                // Zenoh's router can get stuck when many clients greet it in the same moment.
+                std::thread::sleep(Duration::from_millis(200));
+            }
             let list = |items: Vec<String>| items.join(",");
             let mut arguments: Vec<String> =
                 vec!["agent".into(), common.experiment.clone(), "--own".into(), list(group.iter().map(|i| i.to_string()).collect())];
