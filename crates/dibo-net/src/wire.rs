@@ -123,8 +123,10 @@ impl Endpoints {
         set("scouting/multicast/enabled", "false".into())?;
         set("scouting/gossip/enabled", "false".into())?;
         set("open/return_conditions/connect_scouted", "false".into())?;
-        // A slow receiver is waited for, but a link that is stuck must be made anew (microseconds).
-        set("transport/link/tx/queue/congestion_control/block/wait_before_close", "15000000".into())?;
+        // A slow receiver is waited for, but a link that is stuck must be made anew (microseconds); soon by a router, whose only thread waits there and
+        // which has nothing to wait for but greetings.
+        let stuck = if self.role == Role::Router { 200_000 } else { 15_000_000 };
+        set("transport/link/tx/queue/congestion_control/block/wait_before_close", stuck.to_string())?;
         if self.role != Role::Peer {
             // A router's only thread must not find a queue full: packets would be dropped, and what it must not drop would stop it.
             for kind in ["control", "real_time", "interactive_high", "interactive_low", "data_high", "data", "data_low", "background"] {
