@@ -1,7 +1,6 @@
 //! The `dibo` command.
 mod bench;
 mod check;
-mod claims;
 mod data;
 mod device;
 #[cfg(any(test, feature = "download"))]
@@ -14,8 +13,6 @@ mod net;
 #[path = "no_net.rs"]
 mod net;
 mod pictures;
-mod report;
-mod results;
 mod runner;
 #[cfg(feature = "bert")]
 mod text;
@@ -23,6 +20,7 @@ mod tune;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use dibo_report::{claims, report, results};
 use experiment::Experiment;
 use results::{Curves, Manifest};
 use std::path::{Path, PathBuf};

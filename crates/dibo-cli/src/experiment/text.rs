@@ -183,8 +183,15 @@ impl<'a> Section<'a> {
         self.picks.get(&entry.key).map_or(entry.value.clone(), |i| entry.elements[*i].clone())
     }
 
-    /// Reads the section into its type, without the keys in `except`. All other text is blanked, so lines stay where they are.
+    /// Reads the section into its type, without the keys in `except`. What does not depend on the type stands apart, to be compiled once.
     pub fn read<P: DeserializeOwned + Serialize>(&self, except: &[&str]) -> Result<P> {
+        let value: P = toml::from_str(&self.alone(except)?).map_err(|e| self.misread(&e))?;
+        self.all_known(except, toml::Table::try_from(&value))?;
+        Ok(value)
+    }
+
+    /// The file with all but this section's keys and values blanked, so lines stay where they are.
+    fn alone(&self, except: &[&str]) -> Result<String> {
         let mut blank: Vec<u8> = self.source.text.bytes().map(|b| if b == b'\n' { b } else { b' ' }).collect();
         for entry in self.entries.iter().filter(|e| !except.contains(&e.key.as_str())) {
             let (text, span) = (self.source.text.as_bytes(), self.span(entry));
@@ -194,16 +201,22 @@ impl<'a> Section<'a> {
             blank[entry.value.start..entry.value.start + span.len()].copy_from_slice(&text[span.clone()]);
             blank[entry.value.start + span.len()..entry.value.end].iter_mut().filter(|b| **b == b'\n').for_each(|b| *b = b' ');
         }
-        let blanked = String::from_utf8(blank).map_err(|_| self.source.error(self.header, "the file is not UTF-8"))?;
-        let value: P = toml::from_str(&blanked).map_err(|e| match e.message().starts_with("missing field") {
+        String::from_utf8(blank).map_err(|_| self.source.error(self.header, "the file is not UTF-8"))
+    }
+
+    fn misread(&self, error: &toml::de::Error) -> anyhow::Error {
+        match error.message().starts_with("missing field") {
             // What is missing has no place of its own: name the section's.
-            true => self.source.error(self.header, e.message().trim()),
-            false => self.source.toml_error(&e),
-        })?;
-        // Flattened types let unknown keys pass: whatever does not come back when the value is written was not understood.
-        let known = toml::Table::try_from(&value).map_err(|e| self.source.error(self.header, e))?;
+            true => self.source.error(self.header, error.message().trim()),
+            false => self.source.toml_error(error),
+        }
+    }
+
+    /// Flattened types let unknown keys pass: whatever does not come back when the value is written was not understood.
+    fn all_known(&self, except: &[&str], written: Result<toml::Table, toml::ser::Error>) -> Result<()> {
+        let known = written.map_err(|e| self.source.error(self.header, e))?;
         match self.entries.iter().find(|e| !except.contains(&e.key.as_str()) && !known.contains_key(&e.key)) {
-            None => Ok(value),
+            None => Ok(()),
             Some(e) => {
                 let allowed = known.keys().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ");
                 Err(self.source.error(e.key_span.start, format!("unknown field `{}`, expected one of {allowed}", e.key)))
@@ -215,21 +228,14 @@ impl<'a> Section<'a> {
 /// An algorithm's section as the registry reads it.
 pub struct AlgorithmSection<'a, 'b>(pub &'b Section<'a>);
 
-impl AlgorithmSection<'_, '_> {
-    /// Keys that are not the algorithm's: its name, and what it changes of a learning problem.
-    fn keys_elsewhere(&self) -> Vec<&'static str> {
-        vec!["name", "label", "group", "train_on", "tau", "tau_form"]
-    }
-}
+/// Keys that are not the algorithm's: its name, and what it changes of a learning problem.
+const ELSEWHERE: &[&str] = &["name", "label", "group", "train_on", "tau", "tau_form"];
 
 impl Reader for AlgorithmSection<'_, '_> {
     type Error = anyhow::Error;
 
     fn read<P: DeserializeOwned + Serialize>(self) -> Result<P> {
-        {
-            let except = self.keys_elsewhere();
-            self.0.read(&except)
-        }
+        self.0.read(ELSEWHERE)
     }
 
     fn unknown(self, known: String) -> anyhow::Error {

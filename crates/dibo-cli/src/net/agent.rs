@@ -1,5 +1,5 @@
 //! `dibo agent`: the agents that this process owns, through all settings and seeds of an experiment.
-use super::{AgentOptions, Common, EndRows, Visit, digest, end_rows, folder_of, leash, own, tls, visit};
+use super::{AgentOptions, Common, EndRows, Visit, digest, end_rows, folder_of, leash, outlive_others, own, say, tls, visit};
 use crate::experiment::{Experiment, Setting};
 use crate::results::write_file;
 use crate::runner::{self, STOP};
@@ -26,6 +26,7 @@ const KEPT: usize = 512 << 20;
 
 /// Runs some agents of an experiment.
 pub fn agent(options: AgentOptions) -> Result<ExitCode> {
+    outlive_others();
     leash(options.leash);
     let owned = own(&options.own)?;
     let experiment = options.common.load()?;
@@ -61,7 +62,7 @@ pub fn agent(options: AgentOptions) -> Result<ExitCode> {
     };
     for (job, (s, seed)) in jobs.iter().enumerate() {
         if !process.job(job as u32, *s, *seed)? {
-            println!("stopped early; the same command goes on from here");
+            say(format_args!("stopped early; the same command goes on from here"));
             return Ok(ExitCode::from(130));
         }
     }
@@ -238,7 +239,7 @@ impl<T: Real> Watch<T> for Watcher<'_> {
 
     fn sample(&mut self, sample: &Sample) {
         if self.process.options.progress {
-            println!("{}", sample.k);
+            say(format_args!("{}", sample.k));
         }
     }
 

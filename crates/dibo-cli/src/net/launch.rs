@@ -5,10 +5,10 @@ use crate::runner::{self, STOP};
 use anyhow::{Context, Result, ensure};
 use dibo::rng::{Purpose, stream};
 use rand::{Rng, RngExt};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
@@ -54,6 +54,7 @@ impl Running {
     fn start(program: &Path, arguments: Vec<String>, lowest: usize, log: PathBuf, progress: &Arc<AtomicU64>) -> Result<Self> {
         let file =
             std::fs::OpenOptions::new().create(true).append(true).open(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let mut said = file.try_clone().with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(program);
         // Its input ends with this process, so that no agent is left behind (--leash).
         command.args(&arguments).arg("--leash").stdin(Stdio::piped()).stderr(file).stdout(Stdio::piped());
@@ -62,8 +63,10 @@ impl Running {
             let progress = progress.clone();
             std::thread::spawn(move || {
                 for line in BufReader::new(out).lines().map_while(Result::ok) {
-                    if let Ok(k) = line.trim().parse::<u64>() {
-                        progress.store(k, Relaxed);
+                    match line.trim().parse::<u64>() {
+                        Ok(k) => progress.store(k, Relaxed),
+                        // What Zenoh has to say, it says on standard output.
+                        Err(_) => drop(writeln!(said, "{line}")),
                     }
                 }
             });
@@ -72,10 +75,19 @@ impl Running {
     }
 
     /// The last line that it wrote about itself.
-    fn last_words(&self) -> String {
+    fn last_words(&self, status: ExitStatus) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
-        text.lines().rev().find(|l| l.starts_with("dibo: ")).map_or_else(|| format!("see {}", self.log.display()), |l| l[6..].to_string())
+        let words = text.lines().rev().find_map(|l| l.strip_prefix("dibo: "));
+        words.map_or_else(|| format!("{status}; see {}", self.log.display()), String::from)
     }
+}
+
+/// Whether a process ended by SIGKILL, the one death that is not its own doing.
+fn killed_off(status: ExitStatus) -> bool {
+    #[cfg(unix)]
+    return std::os::unix::process::ExitStatusExt::signal(&status) == Some(libc::SIGKILL);
+    #[cfg(not(unix))]
+    return status.code() == Some(1);
 }
 
 /// Runs all agents of an experiment on this machine.
@@ -177,10 +189,6 @@ impl Fate<'_> {
         let mut running = Vec::new();
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         for (p, group) in self.groups.iter().enumerate() {
-            if self.options.router {
-                // Zenoh's router can get stuck when many clients greet it in the same moment.
-                std::thread::sleep(Duration::from_millis(200));
-            }
             let list = |items: Vec<String>| items.join(",");
             let mut arguments: Vec<String> =
                 vec!["agent".into(), common.experiment.clone(), "--own".into(), list(group.iter().map(|i| i.to_string()).collect())];
@@ -221,13 +229,18 @@ impl Fate<'_> {
             let mut failed = None;
             for (p, process) in running.iter_mut().enumerate().filter(|(_, r)| !r.ended) {
                 let Some(status) = process.child.try_wait().context("cannot wait for a process")? else { continue };
-                if status.code().is_some() {
+                if !killed_off(status) {
                     process.ended = true;
-                    failed = failed.or((!status.success()).then(|| process.last_words()));
+                    failed = failed.or_else(|| (!status.success()).then(|| process.last_words(status)));
                 } else {
-                    // It was killed, by us or by somebody else.
+                    // By us or by somebody else.
                     let progress = if p == 0 { done.clone() } else { Arc::default() };
                     *process = Running::start(&program, process.arguments.clone(), process.lowest, process.log.clone(), &progress)?;
+                }
+            }
+            for router in &mut routers {
+                if let Some(status) = router.child.try_wait().context("cannot wait for the router")? {
+                    failed = failed.or_else(|| Some(format!("the router ended: {}", router.last_words(status))));
                 }
             }
             progress(done.load(Relaxed));

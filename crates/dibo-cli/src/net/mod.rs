@@ -14,6 +14,7 @@ use dibo::rows::{Real, Threads, View};
 use dibo_net::packet;
 use dibo_net::transport::Faults;
 use dibo_net::wire::{Endpoints, Role, Tls};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -148,8 +149,23 @@ fn leash(wanted: bool) {
     }
 }
 
+/// For processes that talk to others: one that goes away is an error to live with, not the end of this one. (TLS writes in a way that raises SIGPIPE.)
+fn outlive_others() {
+    #[cfg(unix)]
+    // SAFETY: only says what a signal does, before there are other threads.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+    }
+}
+
+/// A line on standard output, if anybody still reads it.
+fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
 /// Passes packets on until it is stopped.
 pub fn router(options: RouterOptions) -> Result<ExitCode> {
+    outlive_others();
     leash(options.leash);
     let endpoints = Endpoints {
         tls: tls(&options.security)?,
@@ -161,7 +177,7 @@ pub fn router(options: RouterOptions) -> Result<ExitCode> {
     };
     crate::runner::watch_for_stop()?;
     let _session = endpoints.open().map_err(anyhow::Error::msg)?;
-    println!("router on {}; Ctrl-C ends it", endpoints.listen.join(", "));
+    say(format_args!("router on {}; Ctrl-C ends it", endpoints.listen.join(", ")));
     while !runner::STOP.load(std::sync::atomic::Ordering::Relaxed) {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }

@@ -460,7 +460,7 @@ fn directions_of_groups<V: Eight, const G: usize, const A: usize>(packed: &Packe
 fn directions_of_agents<V: Eight, const A: usize>(packed: &Packed, c: Factors, mut agents: [Agent<'_>; A]) {
     let mut first = 0;
     while first < packed.offsets.len() {
-        let groups = (packed.offsets.len() - first).min(4);
+        let groups = (packed.offsets.len() - first).min(V::WIDEST);
         match groups {
             1 => directions_of_groups::<V, 1, A>(packed, first, c, &mut agents),
             2 => directions_of_groups::<V, 2, A>(packed, first, c, &mut agents),

@@ -102,6 +102,8 @@ for_each_cpu! {
 /// Eight numbers in one register, for kernels whose shape the compiler does not see by itself. Where the CPU has it, the multiply-add is fused,
 /// so last bits depend on the kind of CPU; they never depend on threads.
 pub(crate) trait Eight: Copy {
+    /// How many such, times a handful, a kernel keeps at once: what the CPU's registers hold. Code for more would be slow, and slow to compile.
+    const WIDEST: usize;
     /// The same number eight times.
     fn splat(x: f64) -> Self;
     /// Eight numbers from memory.
@@ -123,6 +125,7 @@ pub(crate) trait Eight: Copy {
 }
 
 impl Eight for [f64; LANES] {
+    const WIDEST: usize = 1;
     #[inline(always)]
     fn splat(x: f64) -> Self {
         [x; LANES]
@@ -168,6 +171,7 @@ mod avx512 {
 
     // SAFETY of all: these are only named inside functions compiled for, and called on, CPUs with AVX-512.
     impl Eight for __m512d {
+        const WIDEST: usize = 4;
         #[inline(always)]
         fn splat(x: f64) -> Self {
             unsafe { _mm512_set1_pd(x) }
@@ -225,6 +229,8 @@ mod avx512 {
 /// Sixteen numbers, one [`Group`] of columns, in registers. The mixing kernels name them because the compiler does not find them by itself for every
 /// type; all operations are lane by lane, so they give the same bits as plain arithmetic.
 pub trait Sixteen<T>: Copy {
+    /// Groups of columns at a time: two sums of so many fill at most half of the CPU's registers, or one of what there is least.
+    const WIDEST: usize;
     /// The same number sixteen times.
     fn splat(x: T) -> Self;
     /// From memory.
@@ -243,6 +249,7 @@ pub trait Sixteen<T>: Copy {
 pub type Group<T> = [T; GROUP];
 
 impl<T: Real> Sixteen<T> for Group<T> {
+    const WIDEST: usize = 1;
     #[inline(always)]
     fn splat(x: T) -> Self {
         [x; GROUP]
@@ -280,9 +287,10 @@ mod registers {
     use std::arch::x86_64::*;
 
     macro_rules! sixteen {
-        ($t:ty, $register:ty, $count:literal, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $mul:ident) => {
+        ($t:ty, $register:ty, $count:literal, $widest:literal, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $mul:ident) => {
             // SAFETY of all: these are only named inside functions compiled for, and called on, CPUs with these registers.
             impl Sixteen<$t> for Registers<$register, $count> {
+                const WIDEST: usize = $widest;
                 #[inline(always)]
                 fn splat(x: $t) -> Self {
                     Registers([unsafe { $splat(x) }; $count])
@@ -325,10 +333,12 @@ mod registers {
             }
         };
     }
-    sixteen!(f32, __m512, 1, _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_add_ps, _mm512_sub_ps, _mm512_mul_ps);
-    sixteen!(f64, __m512d, 2, _mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_add_pd, _mm512_sub_pd, _mm512_mul_pd);
-    sixteen!(f32, __m256, 2, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_add_ps, _mm256_sub_ps, _mm256_mul_ps);
-    sixteen!(f64, __m256d, 4, _mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_mul_pd);
+    sixteen!(f32, __m512, 1, 4, _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_add_ps, _mm512_sub_ps, _mm512_mul_ps);
+    sixteen!(f64, __m512d, 2, 4, _mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_add_pd, _mm512_sub_pd, _mm512_mul_pd);
+    sixteen!(f32, __m256, 2, 2, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_add_ps, _mm256_sub_ps, _mm256_mul_ps);
+    sixteen!(f64, __m256d, 4, 1, _mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_mul_pd);
+    sixteen!(f32, __m128, 4, 1, _mm_set1_ps, _mm_loadu_ps, _mm_storeu_ps, _mm_add_ps, _mm_sub_ps, _mm_mul_ps);
+    sixteen!(f64, __m128d, 8, 1, _mm_set1_pd, _mm_loadu_pd, _mm_storeu_pd, _mm_add_pd, _mm_sub_pd, _mm_mul_pd);
 }
 
 /// Like `for_each_cpu`, for kernels that name their registers `V`.
@@ -352,9 +362,10 @@ macro_rules! for_each_register {
                 match $crate::rows::cpu_level() {
                     3 => return unsafe { avx512::<$t>($($arg),*) },
                     2 => return unsafe { avx2::<$t>($($arg),*) },
-                    _ => {}
+                    _ => return body::<$t, $t::Sse2>($($arg),*),
                 }
             }
+            #[cfg(not(target_arch = "x86_64"))]
             body::<$t, Group<$t>>($($arg),*)
         }
     };
@@ -524,7 +535,7 @@ fn store<T: Real, V: Sixteen<T>, const G: usize>(sum: [V; G], to: &mut [T], at: 
 
 /// Calls `$block::<G>` for block after block of columns, the widest first.
 macro_rules! by_blocks {
-    ($width:expr, $widest:literal, |$c:ident, $g:ident| $body:expr) => {{
+    ($width:expr, $widest:expr, |$c:ident, $g:ident| $body:expr) => {{
         let mut $c = 0;
         while $c < $width {
             macro_rules! block {
@@ -559,7 +570,7 @@ fn push_some<T: Real, V: Sixteen<T>>(
         let row = unsafe { out.get(i * stride + columns.start..i * stride + columns.end) };
         let entries = csr.start[i] as usize..csr.start[i + 1] as usize;
         let senders = &csr.from[entries.clone()];
-        by_blocks!(row.len(), 4, |c, G| {
+        by_blocks!(row.len(), V::WIDEST, |c, G| {
             // Every row hears itself, so there is a first sender; the sum begins with it.
             let j = senders[0] as usize;
             let mut t: [V; G] = weighted(Some(weight(i, j, entries.start)), load(source, j * source_stride + c));
@@ -598,8 +609,7 @@ fn push_pull_some<T: Real, V: Sixteen<T>, const OLD: u8>(
         let (to_v, to_t) = unsafe { (out.v.get(here.clone()), out.t.get(here.clone())) };
         let entries = csr.start[i] as usize..csr.start[i + 1] as usize;
         let senders = &csr.from[entries.clone()];
-        // Two sums of up to four groups fill at most half of AVX-512's registers.
-        by_blocks!(to_v.len(), 4, |c, G| {
+        by_blocks!(to_v.len(), V::WIDEST, |c, G| {
             let at = |j: usize| (j * source_stride + c, j * stride + columns.start + c);
             let j = senders[0] as usize;
             let (a, b) = of_entry(i, j, entries.start);

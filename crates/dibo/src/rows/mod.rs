@@ -55,6 +55,9 @@ pub trait Real:
     /// Sixteen of them in AVX2's registers.
     #[cfg(target_arch = "x86_64")]
     type Avx2: kernels::Sixteen<Self>;
+    /// Sixteen of them in the registers that every 64-bit x86 has.
+    #[cfg(target_arch = "x86_64")]
+    type Sse2: kernels::Sixteen<Self>;
     /// Adds the numbers to `bytes`, little-endian.
     fn to_bytes(numbers: &[Self], bytes: &mut Vec<u8>);
     /// Reads numbers that [`to_bytes`](Self::to_bytes) wrote; `bytes` must be as long as they are.
@@ -62,12 +65,14 @@ pub trait Real:
 }
 
 macro_rules! real {
-    ($t:ty, $avx512:ty, $avx2:ty) => {
+    ($t:ty, $avx512:ty, $avx2:ty, $sse2:ty) => {
         impl Real for $t {
             #[cfg(target_arch = "x86_64")]
             type Avx512 = $avx512;
             #[cfg(target_arch = "x86_64")]
             type Avx2 = $avx2;
+            #[cfg(target_arch = "x86_64")]
+            type Sse2 = $sse2;
             const ZERO: $t = 0.0;
             const ONE: $t = 1.0;
             fn of(x: f64) -> $t {
@@ -91,8 +96,18 @@ macro_rules! real {
         }
     };
 }
-real!(f32, kernels::Registers<std::arch::x86_64::__m512, 1>, kernels::Registers<std::arch::x86_64::__m256, 2>);
-real!(f64, kernels::Registers<std::arch::x86_64::__m512d, 2>, kernels::Registers<std::arch::x86_64::__m256d, 4>);
+real!(
+    f32,
+    kernels::Registers<std::arch::x86_64::__m512, 1>,
+    kernels::Registers<std::arch::x86_64::__m256, 2>,
+    kernels::Registers<std::arch::x86_64::__m128, 4>
+);
+real!(
+    f64,
+    kernels::Registers<std::arch::x86_64::__m512d, 2>,
+    kernels::Registers<std::arch::x86_64::__m256d, 4>,
+    kernels::Registers<std::arch::x86_64::__m128d, 8>
+);
 
 /// Columns by which every row is padded and mixing is cut.
 pub const GROUP: usize = 16;
