@@ -27,9 +27,9 @@ ip -n dibo-b addr add 10.99.0.2/24 dev veth-b
 awk '/^\[\[/ { blocks++ } blocks < 2' "$(dirname "$0")/../experiments/policy.toml" >"$work/run.toml"
 settings=("$work/run.toml" --set run.iterations="$rounds" --set run.every=100 --set problem.omega=0 --seeds 1)
 agent=("$dibo" agent "${settings[@]}" --threads 1 --certificates "$work/certificates" --show-private --out "$work/out")
-ip netns exec dibo-a "${agent[@]}" --own 0-4 --host 10.99.0.1 --listen tls/10.99.0.1:7447 --connect tls/10.99.0.2:7447 --progress >"$work/progress" 2>"$work/a.log" &
+ip netns exec dibo-a "${agent[@]}" --own 0-4 --host 10.99.0.1 --listen tls/10.99.0.1:7447 --progress >"$work/progress" 2>"$work/a.log" &
 first=$!
-ip netns exec dibo-b "${agent[@]}" --own 5-9 --host 10.99.0.2 --listen tls/10.99.0.2:7447 --connect tls/10.99.0.1:7447 >/dev/null 2>"$work/b.log" &
+ip netns exec dibo-b "${agent[@]}" --own 5-9 --host 10.99.0.2 --connect tls/10.99.0.1:7447 >/dev/null 2>"$work/b.log" &
 second=$!
 at() { grep -E '^[0-9]+$' "$work/progress" 2>/dev/null | tail -n 1; }
 failed() { tail -n 20 "$work"/*.log; exit 1; }
