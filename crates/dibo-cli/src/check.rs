@@ -73,9 +73,7 @@ pub fn warnings(setting: &Setting, seed: u64, folder: &Path, known: &mut Known) 
 
 /// What may go wrong though no warning is sure: x, y and z together are stiffer than y and z alone, but their coupling is not the same for all agents.
 fn caution(setting: &Setting, seed: u64, folder: &Path, known: &mut Known) -> Result<Option<String>> {
-    let value = |key: &str| setting.series.settings.get(key).map(|v| v.trim_matches('"'));
-    let moves = setting.algorithm.penalty_steps(0).is_some_and(|s| s.eta[0] > 0.0);
-    if moves && value("problem.kind") == Some("tuning") && value("algorithm.tau_form").or(value("problem.tau_form")) == Some("plain") {
+    if setting.learns_plain_tau() {
         return Ok(Some(
             "may diverge: τ = x can fall below 0, where the lower level has no minimum; tau_form = \"exp\" keeps it above".into(),
         ));

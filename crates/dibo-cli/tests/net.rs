@@ -36,12 +36,22 @@ fn launch(folder: &Path, more: &[&str]) -> Command {
     command
 }
 
-#[test]
-fn spoilt_packets_over_tls_give_the_simulators_bits() {
+fn gives_the_simulators_bits(more: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
-    let output = launch(folder.path(), &["--faults", "drop=0.2,duplicate=0.2,delay=0.2", "--verify"]).output().unwrap();
+    let output = launch(folder.path(), more).arg("--verify").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("every bit"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn spoilt_packets_over_tls_give_the_simulators_bits() {
+    gives_the_simulators_bits(&["--faults", "drop=0.2,duplicate=0.2,delay=0.2"]);
+}
+
+/// It writes to agents that are gone, which must not be its end.
+#[test]
+fn a_router_outlives_agents_that_are_killed() {
+    gives_the_simulators_bits(&["--router", "--set", "run.iterations=3000", "--kills", "4", "--kill-every", "0.2", "--checkpoint", "0.1"]);
 }
 
 /// Waits for what must become true.

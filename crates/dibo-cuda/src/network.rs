@@ -83,11 +83,10 @@ fn mix(gpu: &Arc<Gpu>, mixing: &Mixing<f32>, lane: &mut Lane<'_, f32>, scratch: 
     let v = lane.pull.as_ref().map(|(v, eta)| (DeviceRows::of(v).expect(PLACED), *eta));
     let (n, stride) = (t.count(), t.stride());
     let steps = v.map_or_else(|| t.steps(&[0.0; 4][..t.ends()]), |(v, eta)| v.steps(eta));
-    let d = lane.minus.map_or(0, |d| DeviceRows::of(d).expect(PLACED).at());
-    if lane.plus.is_some() && n > REGISTERED || lane.plus.is_some() && lane.minus.is_none() {
-        let plus = DeviceRows::of(lane.plus.expect("looked at above")).expect(PLACED).at();
+    let d = lane.d.map_or(0, |d| DeviceRows::of(d).expect(PLACED).at());
+    if lane.pending && n > REGISTERED {
         let (a, scale, count) = (t.at(), 1.0f32, (n * stride) as i64);
-        gpu.rows_kernel("add_scaled", (gpu.blocks(n * stride / 4, 256), 1), 256, arguments![a, scale, plus, count]);
+        gpu.rows_kernel("add_scaled", (gpu.blocks(n * stride / 4, 256), 1), 256, arguments![a, scale, d, count]);
     }
     let (to_v, to_t, width) = (v.map_or(0, |(v, _)| v.at()), t.at(), stride as i64);
     let csr = mixing.graph.csr();
@@ -101,7 +100,7 @@ fn mix(gpu: &Arc<Gpu>, mixing: &Mixing<f32>, lane: &mut Lane<'_, f32>, scratch: 
             }
         }
         let (function, columns) = gpu.mixer(n);
-        let plus = i32::from(lane.plus.is_some() && lane.minus.is_some());
+        let plus = i32::from(lane.pending);
         let blocks = (stride / columns).div_ceil(128).max(1) as u32;
         gpu.launch(&function, (blocks, 1, 1), (128, 1), arguments![to_v, to_t, d, plus, steps, width, dense[0]], "mixing");
         return;

@@ -105,7 +105,7 @@ impl<T: Real> Agents<T> {
                 message.read(at + pulled * size_of::<T>(), &mut old_t[row..row + width]);
             }
             at += step;
-            let minus = lane.minus.map_or(&[] as &[T], |d| d.data());
+            let d = lane.d.map_or(&[] as &[T], |d| d.data());
             let t = Disjoint::new(lane.push.data_mut());
             let v = lane.pull.as_mut().map(|(v, eta)| (Disjoint::new(v.data_mut()), *eta));
             threads.ranges(stride / GROUP, 1 << 9, |_, groups| {
@@ -114,9 +114,9 @@ impl<T: Real> Agents<T> {
                 let part = Part { rows: 0..owned.len(), columns, stride, source_stride: stride };
                 match &v {
                     Some((v, eta)) => {
-                        push_pull_rows(Pair { v, t: &t }, part, Pair { v: old_v, t: old_t }, csr, a.weights(), b.weights(), eta, minus, &[])
+                        push_pull_rows(Pair { v, t: &t }, part, Pair { v: old_v, t: old_t }, csr, a.weights(), b.weights(), eta, d, &[])
                     }
-                    None => push_rows(&t, part, old_t, csr, b.weights(), minus),
+                    None => push_rows(&t, part, old_t, csr, b.weights(), d),
                 }
             });
         }
@@ -126,11 +126,7 @@ impl<T: Real> Agents<T> {
     /// Sends what the owned agents say in this round, waits for what they are told, and mixes.
     fn exchange(&mut self, k: usize, lanes: &mut [Lane<'_, T>]) -> Result<(), String> {
         self.sequence.fill(k, &mut self.mixing);
-        for lane in &mut *lanes {
-            if let Some(plus) = lane.plus {
-                lane.push.add(plus, &self.threads);
-            }
-        }
+        lanes.iter_mut().for_each(|lane| lane.settle(&self.threads));
         let round = self.traffic.rounds;
         if self.ends.is_some() { self.exchange_lossy(round, lanes) } else { self.exchange_all(round, lanes) }
     }

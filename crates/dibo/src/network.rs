@@ -6,32 +6,41 @@ use crate::mixing::{Mixing, Sequence};
 use crate::rows::{Buffer, Disjoint, GROUP, Pair, Part, Real, Rows, Threads, Weights, push_pull_rows, push_rows, save_rows};
 
 /// One variable's exchange in a round. With `pull`, the decision variable becomes `A·v − η∘t` where t is `push` **before** the
-/// round; `push` becomes `B·t − minus`.
+/// round; `push` becomes `B·t − d`.
 pub struct Lane<'a, T> {
     /// What is pulled, and one step size per column (per variable where the rows lie on a device).
     pub pull: Option<(&'a mut Rows<T>, &'a [T])>,
     /// What is pushed.
     pub push: &'a mut Rows<T>,
-    /// What is taken off after the push.
-    pub minus: Option<&'a Rows<T>>,
-    /// What is added to `push` before the round.
-    pub plus: Option<&'a Rows<T>>,
+    /// The direction d that is taken off after the push.
+    pub d: Option<&'a Rows<T>>,
+    /// Whether `push` still lacks d when the round begins: t is then `push` + d.
+    pub pending: bool,
 }
 
 impl<'a, T> Lane<'a, T> {
     /// AB/Push-Pull with gradient tracking: `v ← A v − η∘t`, `t ← B t − d`; if `pending`, t is t + d to begin with.
     pub fn push_pull(v: &'a mut Rows<T>, eta: &'a [T], t: &'a mut Rows<T>, d: &'a Rows<T>, pending: bool) -> Self {
-        Lane { pull: Some((v, eta)), push: t, minus: Some(d), plus: pending.then_some(d) }
+        Lane { pull: Some((v, eta)), push: t, d: Some(d), pending }
     }
 
     /// Push-sum: `u ← B u`.
     pub fn push(u: &'a mut Rows<T>) -> Self {
-        Lane { pull: None, push: u, minus: None, plus: None }
+        Lane { pull: None, push: u, d: None, pending: false }
     }
 
     /// A pushed tracker: `t ← B t − d`.
     pub fn track(t: &'a mut Rows<T>, d: &'a Rows<T>) -> Self {
-        Lane { pull: None, push: t, minus: Some(d), plus: None }
+        Lane { pull: None, push: t, d: Some(d), pending: false }
+    }
+}
+
+impl<T: Real> Lane<'_, T> {
+    /// Adds d now, where it is still pending.
+    pub fn settle(&mut self, threads: &Threads) {
+        if let (Some(d), true) = (self.d, std::mem::take(&mut self.pending)) {
+            self.push.add(d, threads);
+        }
     }
 }
 
@@ -180,11 +189,11 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
     let (n, stride) = (lane.push.count(), lane.push.stride());
     assert!(lane.pull.as_ref().is_none_or(|(v, _)| v.count() == n && v.stride() == stride), "pulled and pushed rows have one shape");
     let (csr, a, b) = (mixing.graph.csr(), mixing.a.weights(), mixing.b.weights());
-    let [minus, plus] = [lane.minus, lane.plus].map(|d| d.map_or(&[] as &[T], |d| d.data()));
+    let d = lane.d.map_or(&[] as &[T], |d| d.data());
     let mix =
         |v: Option<&(Disjoint<T>, &[T])>, t: &Disjoint<T>, part: Part, old_v: &[T], old_t: &[T], b: Weights<'_, T>, plus: &[T]| match v {
-            Some((v, eta)) => push_pull_rows(Pair { v, t }, part, Pair { v: old_v, t: old_t }, csr, a, b, eta, minus, plus),
-            None => push_rows(t, part, old_t, csr, b, minus),
+            Some((v, eta)) => push_pull_rows(Pair { v, t }, part, Pair { v: old_v, t: old_t }, csr, a, b, eta, d, plus),
+            None => push_rows(t, part, old_t, csr, b, d),
         };
     // Rows that hear many others are worth a copy that is read from a nearer cache, even if all rows would fit in a farther one; not so if
     // several threads, which split stacks by rows, would have to hand the copy to each other.
@@ -192,9 +201,10 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
     if lane.push.bytes() <= if many { FEW } else { WHOLE } {
         // Added on the way where a row is read by few, else once beforehand.
         let along = lane.pull.is_some() && csr.from.len() <= ALONG * n;
-        if let Some(plus) = lane.plus.filter(|_| !along) {
-            lane.push.add(plus, threads);
+        if !along {
+            lane.settle(threads);
         }
+        let plus = if lane.pending { d } else { &[] };
         // Swap the stacks with the scratch, which then holds the old values, and write every row anew.
         let [old_v, old_t] = scratch.first_chunk_mut().expect("two at least");
         for old in [&mut *old_v, &mut *old_t] {
@@ -208,17 +218,10 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
         });
         let least = if threads.count() == 1 { n } else { LEAST / (csr.from.len() * (stride / GROUP) / n.max(1)).max(1) };
         threads.ranges(n, least, |_, rows| {
-            mix(
-                v.as_ref(),
-                &t,
-                Part { rows, columns: 0..stride, stride, source_stride: stride },
-                old_v,
-                old_t,
-                b,
-                if along { plus } else { &[] },
-            );
+            mix(v.as_ref(), &t, Part { rows, columns: 0..stride, stride, source_stride: stride }, old_v, old_t, b, plus);
         });
     } else {
+        let plus = if lane.pending { d } else { &[] };
         // Panel by panel: copy the old columns of all rows, v and t side by side, then write them in place.
         let bytes = (NEAR / n).max(PIECE.min(FAR / n));
         let width = (bytes / size_of::<T>() / GROUP * GROUP).clamp(GROUP, stride);
@@ -305,7 +308,7 @@ mod tests {
     fn bytes_are_counted_per_link() {
         let mut network: Simulator<f64> = Simulator::new(Sequence::uniform(crate::graph::Static::ring(5)), Threads::one());
         let (mut v, mut t, mut w) = (Rows::zeros(5, 3), Rows::zeros(5, 3), Rows::zeros(5, 1));
-        network.round(0, &mut [Lane { pull: Some((&mut v, &[0.0; 16])), push: &mut t, minus: None, plus: None }, Lane::push(&mut w)]);
+        network.round(0, &mut [Lane { pull: Some((&mut v, &[0.0; 16])), push: &mut t, d: None, pending: false }, Lane::push(&mut w)]);
         assert_eq!(network.traffic(), Traffic { rounds: 1, messages: 5, bytes: 5 * (3 + 3 + 1) * 8 });
     }
 
@@ -316,8 +319,8 @@ mod tests {
         let (mut constant, mut u, mut w, mut nothing) = (ones.clone(), ones.clone(), Rows::from_vectors(&[[1.0]; 9]), Rows::zeros(9, 1));
         let (mut averaged, mut zero) = (Rows::<f64>::from_vectors(&(0..9).map(|i| [i as f64]).collect::<Vec<_>>()), Rows::zeros(9, 1));
         for k in 0..200 {
-            let pull = Lane { pull: Some((&mut constant, &[0.0; 16])), push: &mut nothing, minus: None, plus: None };
-            let pull2 = Lane { pull: Some((&mut averaged, &[0.0; 16])), push: &mut zero, minus: None, plus: None };
+            let pull = Lane { pull: Some((&mut constant, &[0.0; 16])), push: &mut nothing, d: None, pending: false };
+            let pull2 = Lane { pull: Some((&mut averaged, &[0.0; 16])), push: &mut zero, d: None, pending: false };
             network.round(k, &mut [pull, pull2, Lane::push(&mut u), Lane::push(&mut w)]);
         }
         for i in 0..9 {

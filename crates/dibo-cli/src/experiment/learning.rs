@@ -163,11 +163,7 @@ impl LearningSpec {
             "linear-no-bias" => Model::LinearNoBias,
             _ => Model::Linear,
         };
-        let task = match tuning {
-            true => Task::Tuning { form: changes.tau_form.unwrap_or(self.tau_form), tau: changes.tau_start.unwrap_or(self.tau) },
-            false => Task::Cleaning { tau: self.tau, psi: self.psi },
-        };
-        let problem = Learning::new(dealt, model, task, self.scaling, seed).map_err(anyhow::Error::msg)?;
+        let problem = Learning::new(dealt, model, self.task(tuning, &changes), self.scaling, seed).map_err(anyhow::Error::msg)?;
         let problem = match model {
             Model::Bert(bert) => {
                 let mut begin = problem.net().start(seed);
@@ -178,5 +174,13 @@ impl LearningSpec {
         };
         let problem = problem.baseline(changes.train_on, changes.tau.unwrap_or(self.tau)).threads(threads.clone());
         Ok(if self.batch > 0 { problem.batch(self.batch) } else { problem })
+    }
+
+    /// What the upper level decides.
+    pub fn task(&self, tuning: bool, changes: &Changes) -> Task {
+        match tuning {
+            true => Task::Tuning { form: changes.tau_form.unwrap_or(self.tau_form), tau: changes.tau_start.unwrap_or(self.tau) },
+            false => Task::Cleaning { tau: self.tau, psi: self.psi },
+        }
     }
 }

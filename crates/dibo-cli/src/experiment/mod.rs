@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use dibo::algorithm::{self, Algorithm, NAMES, Needs};
 use dibo::graph::{Loss, check_connected};
 use dibo::mixing::Sequence;
-use dibo::problem::learning::{TauForm, TrainOn};
+use dibo::problem::learning::{Task, TauForm, TrainOn};
 use dibo::rows::Threads;
 use learning::Changes;
 use spec::{GraphSpec, Problem, ProblemSpec, RunSpec};
@@ -299,6 +299,13 @@ impl Setting {
     /// True for policy evaluation, whose constants are known before a run.
     pub fn has_closed_forms(&self) -> bool {
         matches!(self.problem, ProblemSpec::PolicyEvaluation(_))
+    }
+
+    /// True where the learned τ is x itself and may fall below 0.
+    pub fn learns_plain_tau(&self) -> bool {
+        let ProblemSpec::Learning(spec, tuning) = &self.problem else { return false };
+        let moves = self.algorithm.penalty_steps(0).is_some_and(|s| s.eta[0] > 0.0);
+        moves && matches!(spec.task(*tuning, &self.changes), Task::Tuning { form: TauForm::Plain, .. })
     }
 
     /// Names the problem and the network, which other settings may share.

@@ -86,6 +86,10 @@ eta = 0.005
         _ => panic!("tuning is learning"),
     };
     assert_eq!(e.settings.iter().map(starts).collect::<Vec<_>>(), [[[0.15f64.ln()]], [[0.0]], [[0.15f64.ln()]]]);
+    // Whoever learns τ = x itself is told that it may fall below 0; it is also what a file gets that says nothing.
+    let plain = |text: &str| read(text, &[]).unwrap().settings.iter().map(Setting::learns_plain_tau).collect::<Vec<_>>();
+    assert_eq!(plain(text), [false, true, false]);
+    assert_eq!(plain(&text.replace("tau_form = \"exp\"", "")), [true, true, false]);
     let error = format!("{:#}", read(&text.replace("\"plain\"", "\"square\""), &[]).err().unwrap());
     assert!(error.contains("test.toml:16") && error.contains("plain, projected, exp, softplus"), "{error}");
 }

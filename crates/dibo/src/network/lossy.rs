@@ -70,7 +70,7 @@ impl<T: Real> Ends<T> {
         }
     }
 
-    /// Mixes every lane of the owned agents with the messages that came: `v ← Σ a v / Σ a − η∘t` over what arrived, `t ← Σ b t − minus`.
+    /// Mixes every lane of the owned agents with the messages that came: `v ← Σ a v / Σ a − η∘t` over what arrived, `t ← Σ b t − d`.
     pub fn receive<'m>(
         &mut self,
         mixing: &Mixing<T>,
@@ -127,8 +127,8 @@ impl<T: Real> Ends<T> {
                 }
                 let t = lane.push.row_mut(row);
                 t.copy_from_slice(&pushed);
-                if let Some(minus) = lane.minus {
-                    t.iter_mut().zip(minus.row(row)).for_each(|(t, d)| *t -= *d);
+                if let Some(d) = lane.d {
+                    t.iter_mut().zip(d.row(row)).for_each(|(t, d)| *t -= *d);
                 }
                 (at, at_sum) = (at + width + push_width, at_sum + push_width);
             }
@@ -197,11 +197,7 @@ impl<T: Real> Network<T> for Lossy<T> {
     fn round(&mut self, k: usize, lanes: &mut [Lane<'_, T>]) {
         let Self { sequence, loss, owned, threads, traffic, mixing, ends, messages } = self;
         sequence.fill(k, mixing);
-        for lane in &mut *lanes {
-            if let Some(plus) = lane.plus {
-                lane.push.add(plus, threads);
-            }
-        }
+        lanes.iter_mut().for_each(|lane| lane.settle(threads));
         for (sender, receiver) in mixing.graph.edges() {
             let message = messages.entry((sender as u32, receiver as u32)).or_default();
             ends.message(mixing, (sender, sender), receiver, lanes, message);
