@@ -34,7 +34,7 @@ macro_rules! for_each_cpu {
 
 pub(crate) use for_each_cpu;
 
-/// 3 with AVX-512, 2 with AVX2, 1 otherwise; looked up once.
+/// 3 with AVX-512, 2 with AVX2, 1 otherwise; looked up once. `DIBO_CPU=avx2` or `baseline` makes a better CPU do as if it were that one, for tests.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn cpu_level() -> u8 {
@@ -45,6 +45,11 @@ pub(crate) fn cpu_level() -> u8 {
         let wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
         let wide = wide && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512bw");
         let level = if wide { 3 } else { 1 + u8::from(is_x86_feature_detected!("avx2")) };
+        let level = level.min(match std::env::var("DIBO_CPU").as_deref() {
+            Ok("baseline") => 1,
+            Ok("avx2") => 2,
+            _ => 3,
+        });
         LEVEL.store(level, Relaxed);
         level
     }
