@@ -74,7 +74,7 @@ enum Command {
         #[command(subcommand)]
         action: Option<DataAction>,
         /// Folder of the data sets [default: DIBO_DATA, else the platform's data folder]
-        #[arg(long)]
+        #[arg(long, global = true)]
         data: Option<PathBuf>,
     },
     /// Run some agents of an experiment in this process, with the others elsewhere on the network
