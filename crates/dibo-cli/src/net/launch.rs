@@ -86,6 +86,7 @@ impl Running {
 fn killed_off(status: ExitStatus) -> bool {
     #[cfg(unix)]
     return std::os::unix::process::ExitStatusExt::signal(&status) == Some(libc::SIGKILL);
+    // Elsewhere a killed process has exit code 1; those of ours that fail have 2.
     #[cfg(not(unix))]
     return status.code() == Some(1);
 }

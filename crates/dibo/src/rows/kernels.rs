@@ -234,7 +234,7 @@ mod avx512 {
 /// Sixteen numbers, one [`Group`] of columns, in registers. The mixing kernels name them because the compiler does not find them by itself for every
 /// type; all operations are lane by lane, so they give the same bits as plain arithmetic.
 pub trait Sixteen<T>: Copy {
-    /// Groups of columns at a time: two sums of so many fill at most half of the CPU's registers, or one of what there is least.
+    /// Groups of columns at a time: two sums of so many fill at most half of the CPU's registers; 1 where even that does not fit.
     const WIDEST: usize;
     /// The same number sixteen times.
     fn splat(x: T) -> Self;
