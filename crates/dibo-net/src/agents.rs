@@ -111,10 +111,11 @@ impl<T: Real> Agents<T> {
             threads.ranges(stride / GROUP, 1 << 9, |_, groups| {
                 let columns = groups.start * GROUP..groups.end * GROUP;
                 let (old_v, old_t) = (&old_v[columns.start..], &old_t[columns.start..]);
-                let part = Part { rows: 0..owned.len(), columns, stride, source_stride: stride };
+                let part = Part { rows: 0..owned.len(), columns, stride, source_stride: stride, backwards: false };
                 match &v {
                     Some((v, eta)) => {
-                        push_pull_rows(Pair { v, t: &t }, part, Pair { v: old_v, t: old_t }, csr, a.weights(), b.weights(), eta, d, &[])
+                        let old = Pair { v: old_v.into(), t: old_t.into() };
+                        push_pull_rows(Pair { v, t: &t }, part, old, csr, a.weights(), b.weights(), eta, d, &[])
                     }
                     None => push_rows(&t, part, old_t, csr, b.weights(), d),
                 }

@@ -3,7 +3,7 @@ mod lossy;
 pub use lossy::{Ends, Lossy};
 
 use crate::mixing::{Mixing, Sequence};
-use crate::rows::{Buffer, Disjoint, GROUP, Pair, Part, Real, Rows, Threads, Weights, push_pull_rows, push_rows, save_rows};
+use crate::rows::{Buffer, Csr, Disjoint, GROUP, Pair, Part, Real, Rows, Threads, Weights, push_pull_rows, push_rows, save_rows};
 
 /// One variable's exchange in a round. With `pull`, the decision variable becomes `A·v − η∘t` where t is `push` **before** the
 /// round; `push` becomes `B·t − d`.
@@ -115,6 +115,8 @@ const ALONG: usize = 3;
 const NEAR: usize = 1 << 14;
 const PIECE: usize = 1 << 11;
 const FAR: usize = 1 << 17;
+/// Up to so many bytes old and new rows lie in the first-level cache together, and nothing is gained by mixing in place.
+const SMALL: usize = 1 << 16;
 /// Least work of a thread (entries × groups of columns): below it, handing rows to another core costs more than it saves.
 const LEAST: usize = 1 << 11;
 
@@ -192,7 +194,7 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
     let d = lane.d.map_or(&[] as &[T], |d| d.data());
     let mix =
         |v: Option<&(Disjoint<T>, &[T])>, t: &Disjoint<T>, part: Part, old_v: &[T], old_t: &[T], b: Weights<'_, T>, plus: &[T]| match v {
-            Some((v, eta)) => push_pull_rows(Pair { v, t }, part, Pair { v: old_v, t: old_t }, csr, a, b, eta, d, plus),
+            Some((v, eta)) => push_pull_rows(Pair { v, t }, part, Pair { v: old_v.into(), t: old_t.into() }, csr, a, b, eta, d, plus),
             None => push_rows(t, part, old_t, csr, b, d),
         };
     // Rows that hear many others are worth a copy that is read from a nearer cache, even if all rows would fit in a farther one; not so if
@@ -205,11 +207,34 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
             lane.settle(threads);
         }
         let plus = if lane.pending { d } else { &[] };
-        // Swap the stacks with the scratch, which then holds the old values, and write every row anew.
         let [old_v, old_t] = scratch.first_chunk_mut().expect("two at least");
         for old in [&mut *old_v, &mut *old_t] {
             old.resize(n * stride, T::ZERO);
         }
+        let whole = Part { rows: 0..n, columns: 0..stride, stride, source_stride: stride, backwards: false };
+        if let Some((v, eta)) = &mut lane.pull
+            && threads.count() == 1
+            && lane.push.bytes() > SMALL
+            && let Some((backwards, aside)) = in_place(csr)
+        {
+            // Without a second pair of stacks more of the run's memory stays in the cache.
+            let aside = aside..aside + 1;
+            let rest = if backwards { 1..n } else { 0..n - 1 };
+            let (new_v, new_t) = (Disjoint::new(old_v), Disjoint::new(old_t));
+            let (v, t) = (Disjoint::new(v.data_mut()), Disjoint::new(lane.push.data_mut()));
+            let old = Pair { v: v.source(), t: t.source() };
+            let there = Pair { v: &new_v, t: &new_t };
+            push_pull_rows(there, Part { rows: aside.clone(), ..whole.clone() }, old, csr, a, b, eta, d, plus);
+            push_pull_rows(Pair { v: &v, t: &t }, Part { rows: rest, backwards, ..whole }, old, csr, a, b, eta, d, plus);
+            let row = aside.start * stride..aside.end * stride;
+            // SAFETY: the kernels have returned.
+            unsafe {
+                v.get(row.clone()).copy_from_slice(new_v.get(row.clone()));
+                t.get(row.clone()).copy_from_slice(new_t.get(row));
+            }
+            return;
+        }
+        // Swap the stacks with the scratch, which then holds the old values, and write every row anew.
         std::mem::swap(lane.push.data_mut(), old_t);
         let t = Disjoint::new(lane.push.data_mut());
         let v = lane.pull.as_mut().map(|(v, eta)| {
@@ -217,9 +242,7 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
             (Disjoint::new(v.data_mut()), *eta)
         });
         let least = if threads.count() == 1 { n } else { LEAST / (csr.from.len() * (stride / GROUP) / n.max(1)).max(1) };
-        threads.ranges(n, least, |_, rows| {
-            mix(v.as_ref(), &t, Part { rows, columns: 0..stride, stride, source_stride: stride }, old_v, old_t, b, plus);
-        });
+        threads.ranges(n, least, |_, rows| mix(v.as_ref(), &t, Part { rows, ..whole.clone() }, old_v, old_t, b, plus));
     } else {
         let plus = if lane.pending { d } else { &[] };
         // Panel by panel: copy the old columns of all rows, v and t side by side, then write them in place.
@@ -236,18 +259,26 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
             for panel in panels {
                 let columns = panel * width..((panel + 1) * width).min(stride);
                 let (old_t, source_stride) = (columns.len(), 2 * columns.len());
-                let part = Part { rows: 0..n, columns, stride, source_stride };
-                if let Some((v, _)) = &v {
-                    save_rows(old, v, part.clone(), &[], Weights::Applied);
-                }
+                let part = Part { rows: 0..n, columns, stride, source_stride, backwards: false };
                 // Weighted once for all receivers where these are many.
                 let (before, after, left) =
                     if many && matches!(b, Weights::Sender(_)) { (b, Weights::Applied, plus) } else { (Weights::Applied, b, &[] as &[T]) };
-                save_rows(&mut old[old_t..], &t, part.clone(), plus, before);
+                save_rows(old, v.as_ref().map(|(v, _)| v), &t, part.clone(), plus, before);
                 mix(v.as_ref(), &t, part, old, &old[old_t..], after, left);
             }
         });
     }
+}
+
+/// Whether rows can be mixed in place, as those of a ring can: backwards if no row hears a later one, forwards if none hears an earlier one, and
+/// which row, the last in that order, may hear any.
+fn in_place(csr: Csr<'_>) -> Option<(bool, usize)> {
+    let n = csr.start.len() - 1;
+    let senders = |i: usize| &csr.from[csr.start[i] as usize..csr.start[i + 1] as usize];
+    if (1..n).all(|i| senders(i).last().is_some_and(|j| *j as usize <= i)) {
+        return Some((true, 0));
+    }
+    (0..n - 1).all(|i| senders(i).first().is_some_and(|j| *j as usize >= i)).then_some((false, n - 1))
 }
 
 #[cfg(test)]
@@ -299,6 +330,10 @@ mod tests {
         for (n, width) in [(1, 3), (2, 8), (5, 45), (7, 77), (10, 1), (200, 45)] {
             check::<f64>(n, width);
             check::<f32>(n, width);
+        }
+        // Rings that are mixed in place.
+        for (n, width) in [(1, 9000), (2, 9000), (3, 9000), (300, 45)] {
+            check::<f64>(n, width);
         }
         check::<f64>(3, 50_000);
         check::<f32>(10, 30_001);

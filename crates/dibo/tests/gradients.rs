@@ -390,3 +390,24 @@ fn fab_reaches_the_penalty_solution() {
         }
     });
 }
+
+/// Agents that are computed together, apart, or in other registers get the same bits, whatever the number of states.
+#[test]
+fn directions_do_not_depend_on_who_is_computed_with_whom() {
+    for states in [20, 8, 37] {
+        let (n, features) = (300, 5);
+        let problem = PolicyEvaluation::random(n, states, features, 3).normalised();
+        let (threads, penalty) = (Threads::one(), Penalty { f: 0.3, g: 1.7 });
+        let stack = |n: usize| Stack::<f64, 3>::zeros(n, &problem.upper(), &[states, states]);
+        let (mut v, mut all, mut single) = (stack(n), stack(n), (stack(1), stack(1)));
+        let rows = random_rows(&vec![features + 2 * states; n], 9);
+        (0..n).for_each(|i| v.shared.row_mut(i).copy_from_slice(&rows[i]));
+        let owned: Vec<usize> = (0..n).collect();
+        problem.penalty_directions(At { k: 0, owned: &owned, threads: &threads }, penalty, &v, &mut all);
+        for i in 0..n {
+            single.0.shared.row_mut(0).copy_from_slice(&rows[i]);
+            problem.penalty_directions(At { k: 0, owned: &[i], threads: &threads }, penalty, &single.0, &mut single.1);
+            assert_eq!(single.1.shared.row(0), all.shared.row(i), "agent {i} of {n}, {states} states");
+        }
+    }
+}

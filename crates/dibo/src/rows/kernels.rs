@@ -1,6 +1,6 @@
 //! The inner loops. Each is written once as plain Rust and compiled three times (AVX-512, AVX2, baseline); the CPU's features are
 //! looked up at run time. Element-wise work gives the same bits at every width, and nothing here sums across lanes.
-use super::{Disjoint, GROUP, LANES, Real};
+use super::{Disjoint, GROUP, LANES, Real, Source};
 use std::ops::Range;
 
 /// Compiles a function for several instruction sets and calls the best one that this CPU has.
@@ -34,7 +34,7 @@ macro_rules! for_each_cpu {
 
 pub(crate) use for_each_cpu;
 
-/// 3 with AVX-512, 2 with AVX2, 1 otherwise; looked up once. `DIBO_CPU=avx2` or `baseline` makes a better CPU do as if it were that one, for tests.
+/// 3 with AVX-512, 2 with AVX2 and FMA, 1 otherwise; looked up once. `DIBO_CPU=avx2` or `baseline` makes a better CPU do as if it were that one, for tests.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn cpu_level() -> u8 {
@@ -43,8 +43,8 @@ pub(crate) fn cpu_level() -> u8 {
     #[cold]
     fn look() -> u8 {
         let wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
-        let wide = wide && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512bw");
-        let level = if wide { 3 } else { 1 + u8::from(is_x86_feature_detected!("avx2")) };
+        let wide = wide && is_x86_feature_detected!("fma") && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512bw");
+        let level = if wide { 3 } else { 1 + u8::from(is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")) };
         let level = level.min(match std::env::var("DIBO_CPU").as_deref() {
             Ok("baseline") => 1,
             Ok("avx2") => 2,
@@ -109,6 +109,8 @@ for_each_cpu! {
 pub(crate) trait Eight: Copy {
     /// How many such, times a handful, a kernel keeps at once: what the CPU's registers hold. Code for more would be slow, and slow to compile.
     const WIDEST: usize;
+    /// Whether they hold as much of two agents at a time.
+    const PAIRS: bool;
     /// The same number eight times.
     fn splat(x: f64) -> Self;
     /// Eight numbers from memory.
@@ -123,14 +125,13 @@ pub(crate) trait Eight: Copy {
     fn mul(self, other: Self) -> Self;
     /// self · other + sum, lane by lane.
     fn mul_add(self, other: Self, sum: Self) -> Self;
-    /// The sum of the lanes.
-    fn sum(self) -> f64;
-    /// The sums of the lanes of four.
+    /// The sums of the lanes of four: pairs first, then fours, then all.
     fn sums(four: [Self; 4]) -> [f64; 4];
 }
 
 impl Eight for [f64; LANES] {
     const WIDEST: usize = 1;
+    const PAIRS: bool = false;
     #[inline(always)]
     fn splat(x: f64) -> Self {
         [x; LANES]
@@ -160,23 +161,20 @@ impl Eight for [f64; LANES] {
         std::array::from_fn(|l| self[l] * other[l] + sum[l])
     }
     #[inline(always)]
-    fn sum(self) -> f64 {
-        ((self[0] + self[4]) + (self[2] + self[6])) + ((self[1] + self[5]) + (self[3] + self[7]))
-    }
-    #[inline(always)]
     fn sums(four: [Self; 4]) -> [f64; 4] {
-        four.map(Eight::sum)
+        four.map(|s| ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7])))
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-mod avx512 {
+mod wide {
     use super::{Eight, LANES};
     use std::arch::x86_64::*;
 
     // SAFETY of all: these are only named inside functions compiled for, and called on, CPUs with AVX-512.
     impl Eight for __m512d {
         const WIDEST: usize = 4;
+        const PAIRS: bool = true;
         #[inline(always)]
         fn splat(x: f64) -> Self {
             unsafe { _mm512_set1_pd(x) }
@@ -206,14 +204,6 @@ mod avx512 {
             unsafe { _mm512_fmadd_pd(self, other, sum) }
         }
         #[inline(always)]
-        fn sum(self) -> f64 {
-            unsafe {
-                let four = _mm256_add_pd(_mm512_castpd512_pd256(self), _mm512_extractf64x4_pd::<1>(self));
-                let two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd::<1>(four));
-                _mm_cvtsd_f64(two) + _mm_cvtsd_f64(_mm_unpackhi_pd(two, two))
-            }
-        }
-        #[inline(always)]
         fn sums([a, b, c, d]: [Self; 4]) -> [f64; 4] {
             unsafe {
                 // Pairs of lanes, then quarters, then halves: (a a b b …) adds up to (a, b, c, d).
@@ -227,6 +217,62 @@ mod avx512 {
                 _mm512_storeu_pd(out.as_mut_ptr(), _mm512_add_pd(all, swapped));
                 [out[0], out[1], out[4], out[5]]
             }
+        }
+    }
+
+    // SAFETY of all: these are only named inside functions compiled for, and called on, CPUs with AVX2 and FMA.
+    impl Eight for [__m256d; 2] {
+        // As above, or sums would have other bits.
+        const WIDEST: usize = 4;
+        const PAIRS: bool = false;
+        #[inline(always)]
+        fn splat(x: f64) -> Self {
+            unsafe { [_mm256_set1_pd(x); 2] }
+        }
+        #[inline(always)]
+        fn load(from: &[f64; LANES]) -> Self {
+            unsafe { [_mm256_loadu_pd(from.as_ptr()), _mm256_loadu_pd(from.as_ptr().add(4))] }
+        }
+        #[inline(always)]
+        fn store(self, to: &mut [f64; LANES]) {
+            unsafe {
+                _mm256_storeu_pd(to.as_mut_ptr(), self[0]);
+                _mm256_storeu_pd(to.as_mut_ptr().add(4), self[1]);
+            }
+        }
+        #[inline(always)]
+        fn add(self, other: Self) -> Self {
+            unsafe { [_mm256_add_pd(self[0], other[0]), _mm256_add_pd(self[1], other[1])] }
+        }
+        #[inline(always)]
+        fn sub(self, other: Self) -> Self {
+            unsafe { [_mm256_sub_pd(self[0], other[0]), _mm256_sub_pd(self[1], other[1])] }
+        }
+        #[inline(always)]
+        fn mul(self, other: Self) -> Self {
+            unsafe { [_mm256_mul_pd(self[0], other[0]), _mm256_mul_pd(self[1], other[1])] }
+        }
+        #[inline(always)]
+        fn mul_add(self, other: Self, sum: Self) -> Self {
+            unsafe { [_mm256_fmadd_pd(self[0], other[0], sum[0]), _mm256_fmadd_pd(self[1], other[1], sum[1])] }
+        }
+        #[inline(always)]
+        fn sums([a, b, c, d]: [Self; 4]) -> [f64; 4] {
+            unsafe {
+                let (low, high) = (sums_of_four(a[0], b[0], c[0], d[0]), sums_of_four(a[1], b[1], c[1], d[1]));
+                let mut out = [0.0; 4];
+                _mm256_storeu_pd(out.as_mut_ptr(), _mm256_add_pd(low, high));
+                out
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn sums_of_four(a: __m256d, b: __m256d, c: __m256d, d: __m256d) -> __m256d {
+        unsafe {
+            // (a b a b) and (c d c d) add up to (a b c d).
+            let (ab, cd) = (_mm256_hadd_pd(a, b), _mm256_hadd_pd(c, d));
+            _mm256_add_pd(_mm256_permute2f128_pd::<0x20>(ab, cd), _mm256_permute2f128_pd::<0x31>(ab, cd))
         }
     }
 }
@@ -421,6 +467,8 @@ pub struct Part {
     pub stride: usize,
     /// Distance between rows of the source, which begins at `columns.start`.
     pub source_stride: usize,
+    /// Last row first.
+    pub backwards: bool,
 }
 
 for_each_register! {
@@ -435,24 +483,12 @@ for_each_register! {
 }
 
 for_each_register! {
-    /// Copies the columns of `part`, with `plus` (or nothing) added, to the beginnings of a panel's rows. If the weights are the senders' own, the
-    /// copy is weighted with them.
-    pub fn save_rows<T: Real, V>(panel: &mut [T], rows: &Disjoint<T>, part: Part, plus: &[T], weights: Weights<'_, T>) {
-        let Part { rows: which, columns, stride, source_stride } = part;
-        for (i, to) in which.zip(panel.chunks_mut(source_stride)) {
-            let here = i * stride + columns.start..i * stride + columns.end;
-            // SAFETY: parts that are used at the same time do not overlap.
-            let from = unsafe { rows.get(here.clone()) }.as_chunks::<GROUP>().0;
-            for (c, (from, to)) in from.iter().zip(to.as_chunks_mut::<GROUP>().0).enumerate() {
-                let mut sum = V::load(from);
-                if !plus.is_empty() {
-                    sum = sum.add(V::load(&groups::<T, 1>(plus, here.start + c * GROUP)[0]));
-                }
-                if let Weights::Sender(w) = weights {
-                    sum = V::splat(w[i]).mul(sum);
-                }
-                sum.store(to);
-            }
+    /// Copies the columns of `part` to the rows of a panel: v (or nothing), then t with `plus` (or nothing) added. If the weights are the senders'
+    /// own, the copy of t is weighted with them.
+    pub fn save_rows<T: Real, V>(panel: &mut [T], v: Option<&Disjoint<T>>, t: &Disjoint<T>, part: Part, plus: &[T], weights: Weights<'_, T>) {
+        match weights {
+            Weights::Sender(w) => save_some::<T, V>(panel, v, t, part, plus, #[inline(always)] |i| Some(w[i])),
+            _ => save_some::<T, V>(panel, v, t, part, plus, #[inline(always)] |_| None),
         }
     }
 }
@@ -470,8 +506,8 @@ for_each_register! {
     /// `v[i] = Σ_j a_ij v[j] − η∘t[i]` and `t[i] = Σ_j b_ij t[j] − d[i]` in one walk over the neighbours, for the rows and columns of `part`.
     /// The step per column `eta` and `d` (or nothing) are laid out like the destination. Equal weights in a row of A are applied to the sum.
     /// The old t is t + `plus` (or nothing), also laid out like the destination. Where B is applied already, so is `plus`, and the destination still
-    /// holds t.
-    pub fn push_pull_rows<T: Real, V>(out: Pair<&Disjoint<T>>, part: Part, old: Pair<&[T]>, csr: Csr<'_>, a: Weights<'_, T>, b: Weights<'_, T>, eta: &[T], d: &[T], plus: &[T]) {
+    /// holds t. The source may be the destination, if no row reads one that is written before it.
+    pub fn push_pull_rows<T: Real, V>(out: Pair<&Disjoint<T>>, part: Part, old: Pair<Source<'_, T>>, csr: Csr<'_>, a: Weights<'_, T>, b: Weights<'_, T>, eta: &[T], d: &[T], plus: &[T]) {
         match (a, b) {
             (Weights::Receiver(a), Weights::Sender(b)) if plus.is_empty() => push_pull_some::<T, V, ASIS>(out, part, old, csr, eta, d, plus, #[inline(always)] |i| Some(a[i]), #[inline(always)] |_, j, _| (None, Some(b[j]))),
             (Weights::Receiver(a), Weights::Sender(b)) => push_pull_some::<T, V, PLUS>(out, part, old, csr, eta, d, plus, #[inline(always)] |i| Some(a[i]), #[inline(always)] |_, j, _| (None, Some(b[j]))),
@@ -504,11 +540,41 @@ fn load<T: Real, V: Sixteen<T>, const G: usize>(from: &[T], at: usize) -> [V; G]
     out
 }
 
-/// What a row holds for its readers: v and the old t.
+/// The same from a place that is known to be there.
 #[inline(always)]
-fn sent<T: Real, V: Sixteen<T>, const G: usize, const OLD: u8>(old: Pair<&[T]>, plus: &[T], (from, there): (usize, usize)) -> Pair<[V; G]> {
-    let t = load(old.t, from);
-    Pair { v: load(old.v, from), t: if OLD == PLUS { sum(t, load(plus, there)) } else { t } }
+unsafe fn load_at<T: Real, V: Sixteen<T>, const G: usize>(from: *const T) -> [V; G] {
+    let mut out = [V::splat(T::ZERO); G];
+    for g in 0..G {
+        out[g] = V::load(unsafe { &*from.add(g * GROUP).cast() });
+    }
+    out
+}
+
+/// Groups of columns to a place that is known to be there.
+#[inline(always)]
+unsafe fn store_at<T: Real, V: Sixteen<T>, const G: usize>(sum: [V; G], to: *mut T) {
+    for g in 0..G {
+        sum[g].store(unsafe { &mut *to.add(g * GROUP).cast() });
+    }
+}
+
+/// What a row holds for its readers, v and the old t, at a place in `old` and in `plus` that are known to be there.
+#[inline(always)]
+unsafe fn sent<T: Real, V: Sixteen<T>, const G: usize, const OLD: u8>(
+    old: Pair<Source<'_, T>>,
+    plus: &[T],
+    from: usize,
+    there: usize,
+) -> Pair<[V; G]> {
+    unsafe {
+        let t = load_at(old.t.start.add(from));
+        Pair { v: load_at(old.v.start.add(from)), t: if OLD == PLUS { sum(t, load_at(plus.as_ptr().add(there))) } else { t } }
+    }
+}
+
+/// How many rows at this distance from each other have all columns up to `end`, in so many numbers.
+fn rows_in(len: usize, stride: usize, end: usize) -> usize {
+    if len < end { 0 } else { (len - end) / stride + 1 }
 }
 
 /// w·from, or from without a weight.
@@ -561,6 +627,43 @@ macro_rules! by_blocks {
 }
 
 #[inline(always)]
+fn save_some<T: Real, V: Sixteen<T>>(
+    panel: &mut [T],
+    v: Option<&Disjoint<T>>,
+    t: &Disjoint<T>,
+    part: Part,
+    plus: &[T],
+    weight: impl Fn(usize) -> Option<T> + Copy,
+) {
+    let Part { rows, columns, stride, source_stride, .. } = part;
+    if columns.is_empty() {
+        return;
+    }
+    let lens = [t.len, v.map_or(usize::MAX, |v| v.len), if plus.is_empty() { usize::MAX } else { plus.len() }];
+    // Places are checked once, not row by row.
+    assert!(lens.iter().all(|len| rows.end <= rows_in(*len, stride, columns.end)), "rows of the stacks");
+    assert!(rows.len() <= rows_in(panel.len(), source_stride, 2 * columns.len()), "rows of the panel");
+    by_blocks!(columns.len(), V::WIDEST, |c, G| {
+        let mut to = panel[c..].as_mut_ptr();
+        for i in rows.clone() {
+            let here = i * stride + columns.start + c;
+            // SAFETY: checked above; parts that are used at the same time do not overlap.
+            unsafe {
+                if let Some(v) = v {
+                    store_at::<T, V, G>(load_at(v.start.add(here)), to);
+                }
+                let mut sent: [V; G] = load_at(t.start.add(here));
+                if !plus.is_empty() {
+                    sent = sum(sent, load_at(plus.as_ptr().add(here)));
+                }
+                store_at(weighted(weight(i), sent), to.add(columns.len()));
+                to = to.wrapping_add(source_stride);
+            }
+        }
+    });
+}
+
+#[inline(always)]
 fn push_some<T: Real, V: Sixteen<T>>(
     out: &Disjoint<T>,
     part: Part,
@@ -569,7 +672,7 @@ fn push_some<T: Real, V: Sixteen<T>>(
     minus: &[T],
     weight: impl Fn(usize, usize, usize) -> T + Copy,
 ) {
-    let Part { rows, columns, stride, source_stride } = part;
+    let Part { rows, columns, stride, source_stride, .. } = part;
     for i in rows {
         // SAFETY: parts that run at the same time do not overlap.
         let row = unsafe { out.get(i * stride + columns.start..i * stride + columns.end) };
@@ -599,7 +702,7 @@ fn push_some<T: Real, V: Sixteen<T>>(
 fn push_pull_some<T: Real, V: Sixteen<T>, const OLD: u8>(
     out: Pair<&Disjoint<T>>,
     part: Part,
-    old: Pair<&[T]>,
+    old: Pair<Source<'_, T>>,
     csr: Csr<'_>,
     eta: &[T],
     d: &[T],
@@ -607,42 +710,58 @@ fn push_pull_some<T: Real, V: Sixteen<T>, const OLD: u8>(
     of_row: impl Fn(usize) -> Option<T> + Copy,
     of_entry: impl Fn(usize, usize, usize) -> (Option<T>, Option<T>) + Copy,
 ) {
-    let Part { rows, columns, stride, source_stride } = part;
-    for i in rows {
-        let here = i * stride + columns.start..i * stride + columns.end;
-        // SAFETY: parts that run at the same time do not overlap.
-        let (to_v, to_t) = unsafe { (out.v.get(here.clone()), out.t.get(here.clone())) };
-        let entries = csr.start[i] as usize..csr.start[i + 1] as usize;
-        let senders = &csr.from[entries.clone()];
-        by_blocks!(to_v.len(), V::WIDEST, |c, G| {
-            let at = |j: usize| (j * source_stride + c, j * stride + columns.start + c);
-            let j = senders[0] as usize;
+    let Part { rows, columns, stride, source_stride, backwards } = part;
+    if columns.is_empty() {
+        return;
+    }
+    // Places are checked here once; of the links only the sender's number is left to check.
+    let here = [out.v.len, out.t.len].into_iter().chain([d.len(), plus.len()].into_iter().filter(|len| *len > 0));
+    let here = here.map(|len| rows_in(len, stride, columns.end)).min().unwrap_or(0);
+    let mut there = rows_in(old.v.len, source_stride, columns.len()).min(rows_in(old.t.len, source_stride, columns.len()));
+    if OLD == PLUS {
+        there = there.min(here);
+    }
+    assert!(rows.end <= here && (OLD == APPLIED || rows.end <= there) && columns.end <= eta.len(), "rows and columns of the stacks");
+    by_blocks!(columns.len(), V::WIDEST, |c, G| {
+        let eta: [V; G] = load(eta, columns.start + c);
+        for k in 0..rows.len() {
+            let i = if backwards { rows.end - 1 - k } else { rows.start + k };
+            let entries = csr.start[i] as usize..csr.start[i + 1] as usize;
+            let (first, others) = csr.from[entries.clone()].split_first().expect("every row hears itself");
+            let j = *first as usize;
+            assert!(j < there, "a sender's row");
             let (a, b) = of_entry(i, j, entries.start);
-            let sent = sent::<T, V, G, OLD>(old, plus, at(j));
-            let (mut v, mut t) = (weighted(a, sent.v), weighted(b, sent.t));
-            for (e, j) in (entries.start + 1..entries.end).zip(&senders[1..]) {
+            // SAFETY, here and below: row j is there, and nobody writes it now.
+            let first = unsafe { sent::<T, V, G, OLD>(old, plus, j * source_stride + c, j * stride + columns.start + c) };
+            let (mut v, mut t) = (weighted(a, first.v), weighted(b, first.t));
+            for (e, j) in (entries.start + 1..entries.end).zip(others) {
                 let j = *j as usize;
+                assert!(j < there, "a sender's row");
                 let (a, b) = of_entry(i, j, e);
-                let sent = self::sent::<T, V, G, OLD>(old, plus, at(j));
+                let sent = unsafe { sent::<T, V, G, OLD>(old, plus, j * source_stride + c, j * stride + columns.start + c) };
                 (v, t) = (sum(v, weighted(a, sent.v)), sum(t, weighted(b, sent.t)));
             }
-            let eta: [V; G] = load(eta, columns.start + c);
-            let mut mine: [V; G] = if OLD == APPLIED { load(to_t, c) } else { load(old.t, i * source_stride + c) };
-            if !plus.is_empty() {
-                mine = sum(mine, load(plus, here.start + c));
-            }
-            v = weighted(of_row(i), v);
-            for g in 0..G {
-                v[g] = v[g].sub(eta[g].mul(mine[g]));
-            }
-            if !d.is_empty() {
-                let d: [V; G] = load(d, here.start + c);
-                for g in 0..G {
-                    t[g] = t[g].sub(d[g]);
+            let here = i * stride + columns.start + c;
+            // SAFETY: row i is there; parts that run at the same time do not overlap.
+            unsafe {
+                let mut mine: [V; G] =
+                    if OLD == APPLIED { load_at(out.t.start.add(here)) } else { load_at(old.t.start.add(i * source_stride + c)) };
+                if !plus.is_empty() {
+                    mine = sum(mine, load_at(plus.as_ptr().add(here)));
                 }
+                v = weighted(of_row(i), v);
+                for g in 0..G {
+                    v[g] = v[g].sub(eta[g].mul(mine[g]));
+                }
+                if !d.is_empty() {
+                    let d: [V; G] = load_at(d.as_ptr().add(here));
+                    for g in 0..G {
+                        t[g] = t[g].sub(d[g]);
+                    }
+                }
+                store_at(v, out.v.start.add(here));
+                store_at(t, out.t.start.add(here));
             }
-            store(v, to_v, c);
-            store(t, to_t, c);
-        });
-    }
+        }
+    });
 }

@@ -18,6 +18,7 @@ pub use threads::Threads;
 use remote::Elsewhere;
 use std::borrow::Cow;
 use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Range, Sub, SubAssign};
 
 /// `f32` or `f64`.
@@ -382,6 +383,29 @@ impl<T> Disjoint<T> {
         assert!(range.start <= range.end && range.end <= self.len);
         // SAFETY: inside the slice; the caller promises the rest.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
+    }
+
+    /// The slice to read, also while other parts of it are written.
+    pub fn source(&self) -> Source<'_, T> {
+        Source { start: self.start, len: self.len, life: PhantomData }
+    }
+}
+
+/// Numbers to read that may be written elsewhere at the same time.
+#[derive(Clone, Copy)]
+pub struct Source<'a, T> {
+    start: *const T,
+    len: usize,
+    life: PhantomData<&'a [T]>,
+}
+
+// SAFETY: only the kernels read it, and they promise that nobody writes that part meanwhile.
+unsafe impl<T: Sync> Sync for Source<'_, T> {}
+unsafe impl<T: Sync> Send for Source<'_, T> {}
+
+impl<'a, T> From<&'a [T]> for Source<'a, T> {
+    fn from(slice: &'a [T]) -> Self {
+        Source { start: slice.as_ptr(), len: slice.len(), life: PhantomData }
     }
 }
 
