@@ -544,8 +544,8 @@ fn load<T: Real, V: Sixteen<T>, const G: usize>(from: &[T], at: usize) -> [V; G]
 #[inline(always)]
 unsafe fn load_at<T: Real, V: Sixteen<T>, const G: usize>(from: *const T) -> [V; G] {
     let mut out = [V::splat(T::ZERO); G];
-    for g in 0..G {
-        out[g] = V::load(unsafe { &*from.add(g * GROUP).cast() });
+    for (g, out) in out.iter_mut().enumerate() {
+        *out = V::load(unsafe { &*from.add(g * GROUP).cast() });
     }
     out
 }
@@ -553,8 +553,8 @@ unsafe fn load_at<T: Real, V: Sixteen<T>, const G: usize>(from: *const T) -> [V;
 /// Groups of columns to a place that is known to be there.
 #[inline(always)]
 unsafe fn store_at<T: Real, V: Sixteen<T>, const G: usize>(sum: [V; G], to: *mut T) {
-    for g in 0..G {
-        sum[g].store(unsafe { &mut *to.add(g * GROUP).cast() });
+    for (g, sum) in sum.into_iter().enumerate() {
+        sum.store(unsafe { &mut *to.add(g * GROUP).cast() });
     }
 }
 
