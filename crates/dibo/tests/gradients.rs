@@ -404,8 +404,8 @@ fn directions_do_not_depend_on_who_is_computed_with_whom() {
         (0..n).for_each(|i| v.shared.row_mut(i).copy_from_slice(&rows[i]));
         let owned: Vec<usize> = (0..n).collect();
         problem.penalty_directions(At { k: 0, owned: &owned, threads: &threads }, penalty, &v, &mut all);
-        for i in 0..n {
-            single.0.shared.row_mut(0).copy_from_slice(&rows[i]);
+        for (i, row) in rows.iter().enumerate() {
+            single.0.shared.row_mut(0).copy_from_slice(row);
             problem.penalty_directions(At { k: 0, owned: &[i], threads: &threads }, penalty, &single.0, &mut single.1);
             assert_eq!(single.1.shared.row(0), all.shared.row(i), "agent {i} of {n}, {states} states");
         }
