@@ -542,19 +542,21 @@ fn load<T: Real, V: Sixteen<T>, const G: usize>(from: &[T], at: usize) -> [V; G]
 
 /// The same from a place that is known to be there.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // an iterator over registers was a tenth slower
 unsafe fn load_at<T: Real, V: Sixteen<T>, const G: usize>(from: *const T) -> [V; G] {
     let mut out = [V::splat(T::ZERO); G];
-    for (g, out) in out.iter_mut().enumerate() {
-        *out = V::load(unsafe { &*from.add(g * GROUP).cast() });
+    for g in 0..G {
+        out[g] = V::load(unsafe { &*from.add(g * GROUP).cast() });
     }
     out
 }
 
 /// Groups of columns to a place that is known to be there.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // as above
 unsafe fn store_at<T: Real, V: Sixteen<T>, const G: usize>(sum: [V; G], to: *mut T) {
-    for (g, sum) in sum.into_iter().enumerate() {
-        sum.store(unsafe { &mut *to.add(g * GROUP).cast() });
+    for g in 0..G {
+        sum[g].store(unsafe { &mut *to.add(g * GROUP).cast() });
     }
 }
 
