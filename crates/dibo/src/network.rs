@@ -215,11 +215,10 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
         if let Some((v, eta)) = &mut lane.pull
             && threads.count() == 1
             && lane.push.bytes() > SMALL
-            && let Some((backwards, aside)) = in_place(csr)
+            && let Some(backwards) = in_place(csr)
         {
-            // Without a second pair of stacks more of the run's memory stays in the cache.
-            let aside = aside..aside + 1;
-            let rest = if backwards { 1..n } else { 0..n - 1 };
+            // Without a second pair of stacks more of the run's memory stays in the cache. The last row, which may hear any, is mixed aside first.
+            let (aside, rest) = if backwards { (0..1, 1..n) } else { (n - 1..n, 0..n - 1) };
             let (new_v, new_t) = (Disjoint::new(old_v), Disjoint::new(old_t));
             let (v, t) = (Disjoint::new(v.data_mut()), Disjoint::new(lane.push.data_mut()));
             let old = Pair { v: v.source(), t: t.source() };
@@ -270,15 +269,14 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
     }
 }
 
-/// Whether rows can be mixed in place, as those of a ring can: backwards if no row hears a later one, forwards if none hears an earlier one, and
-/// which row, the last in that order, may hear any.
-fn in_place(csr: Csr<'_>) -> Option<(bool, usize)> {
+/// Whether rows can be mixed in place, as those of a ring can: backwards (true) if no row hears a later one, forwards (false) if none hears an
+/// earlier one; but for the last in that order.
+fn in_place(csr: Csr<'_>) -> Option<bool> {
     let n = csr.start.len() - 1;
     let senders = |i: usize| &csr.from[csr.start[i] as usize..csr.start[i + 1] as usize];
-    if (1..n).all(|i| senders(i).last().is_some_and(|j| *j as usize <= i)) {
-        return Some((true, 0));
-    }
-    (0..n - 1).all(|i| senders(i).first().is_some_and(|j| *j as usize >= i)).then_some((false, n - 1))
+    let backwards = (1..n).all(|i| senders(i).last().is_some_and(|j| *j as usize <= i));
+    let forwards = || (0..n - 1).all(|i| senders(i).first().is_some_and(|j| *j as usize >= i));
+    (backwards || forwards()).then_some(backwards)
 }
 
 #[cfg(test)]

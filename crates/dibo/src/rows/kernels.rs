@@ -1,5 +1,5 @@
 //! The inner loops. Each is written once as plain Rust and compiled three times (AVX-512, AVX2, baseline); the CPU's features are
-//! looked up at run time. Element-wise work gives the same bits at every width, and nothing here sums across lanes.
+//! looked up at run time. Element-wise work gives the same bits at every width, and mixing never sums across lanes.
 use super::{Disjoint, GROUP, LANES, Real, Source};
 use std::ops::Range;
 
