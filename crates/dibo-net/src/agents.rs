@@ -111,7 +111,7 @@ impl<T: Real> Agents<T> {
             threads.ranges(stride / GROUP, 1 << 9, |_, groups| {
                 let columns = groups.start * GROUP..groups.end * GROUP;
                 let (old_v, old_t) = (&old_v[columns.start..], &old_t[columns.start..]);
-                let part = Part { rows: 0..owned.len(), columns, stride, source_stride: stride, backwards: false };
+                let part = Part { rows: 0..owned.len(), columns, stride, source_stride: stride, backwards: false, ahead: false };
                 match &v {
                     Some((v, eta)) => {
                         let old = Pair { v: old_v.into(), t: old_t.into() };

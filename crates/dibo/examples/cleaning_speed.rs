@@ -16,30 +16,22 @@ fn random(samples: usize) -> Arc<Dataset> {
     Arc::new(Dataset::new(images, (0..samples).map(|_| r.random_range(0..10)).collect(), 784, 10).expect("right shapes"))
 }
 
-/// Seconds that this thread has had a core, where Linux says so: a busy machine then disturbs less. With several threads, wall time.
-fn clock(from: Instant, threads: usize) -> f64 {
-    let on_core = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let on_core = on_core.and_then(|s| s.split(' ').next()?.parse::<f64>().ok()).filter(|_| threads == 1);
-    on_core.map_or(from.elapsed().as_secs_f64(), |ns| ns * 1e-9)
-}
-
 /// The best of several runs, in seconds.
-fn best(times: usize, threads: usize, mut job: impl FnMut()) -> f64 {
+fn best(times: usize, mut job: impl FnMut()) -> f64 {
     job();
-    let from = Instant::now();
     let one = |_| {
-        let t = clock(from, threads);
+        let from = Instant::now();
         (0..times).for_each(|_| job());
-        (clock(from, threads) - t) / times as f64
+        from.elapsed().as_secs_f64() / times as f64
     };
-    (0..10).map(one).fold(f64::INFINITY, f64::min)
+    (0..20).map(one).fold(f64::INFINITY, f64::min)
 }
 
 /// The rate of one product (m × k)·(k × n) of row-major matrices; the left one may be transposed.
 fn product(m: usize, n: usize, k: usize, transposed: bool) -> f64 {
     let (mut c, a, b) = (vec![0f32; m * n], vec![0.5f32; m * k], vec![0.5f32; k * n]);
     let (ars, acs) = if transposed { (1, m) } else { (k, 1) };
-    let seconds = best(50, 1, || dibo::problem::learning::product((m, n, k), (&mut c, n, 1), false, (&a, ars, acs), (&b, n, 1)));
+    let seconds = best(20, || dibo::problem::learning::product((m, n, k), (&mut c, n, 1), false, (&a, ars, acs), (&b, n, 1)));
     2e-9 * (m * n * k) as f64 / seconds
 }
 
@@ -64,7 +56,7 @@ fn main() {
             y.iter_mut().zip(z).zip(&start.y[0]).for_each(|((y, z), s)| (*y, *z) = (*s as f32, *s as f32));
         }
         let (mut d, mut k) = (v.clone(), 0);
-        let gradients = best(10, count, || {
+        let gradients = best(5, || {
             k += 1;
             problem.penalty_directions(At { k, owned: &owned, threads: &threads }, Penalty { f: 1.0, g: 1.0 }, &v, &mut d);
         });
@@ -73,7 +65,7 @@ fn main() {
         let mut network = Simulator::new(mixing::Sequence::uniform(graph::Cycle::new(n, 0.5, 0)), threads);
         let mut state = fab.start(&problem, &mut network, &start);
         let mut k = 0;
-        let iteration = best(10, count, || {
+        let iteration = best(5, || {
             state.step(k, &problem, &mut network);
             k += 1;
         });

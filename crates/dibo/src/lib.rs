@@ -22,6 +22,7 @@ pub mod algorithm;
 pub mod data;
 pub mod engine;
 pub mod graph;
+mod memory;
 pub mod metrics;
 pub mod mixing;
 pub mod network;

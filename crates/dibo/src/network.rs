@@ -110,10 +110,11 @@ const FEW: usize = 1 << 18;
 const MANY: usize = 8;
 /// Up to so many readers of a row, what is to be added to it is added on the way.
 const ALONG: usize = 3;
-/// Size of a panel's copies of v and of t: in the first-level cache, where each row is read once for every neighbour, unless the rows' pieces would be
-/// shorter than [`PIECE`], below which memory is read slowly; then up to [`FAR`], in the second-level cache.
-const NEAR: usize = 1 << 14;
+/// Up to so many bytes of a stack its rows come from a cache; above, from memory: then the next panel is asked for while one is worked on.
+const CACHED: usize = 1 << 22;
+/// Bytes of each row in a panel, without and with asking ahead; fewer if a panel's copies of v and of t would not lie in the second-level cache.
 const PIECE: usize = 1 << 11;
+const AHEAD: usize = 1 << 9;
 const FAR: usize = 1 << 17;
 /// Up to so many bytes old and new rows lie in the first-level cache together, and nothing is gained by mixing in place.
 const SMALL: usize = 1 << 16;
@@ -211,7 +212,7 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
         for old in [&mut *old_v, &mut *old_t] {
             old.resize(n * stride, T::ZERO);
         }
-        let whole = Part { rows: 0..n, columns: 0..stride, stride, source_stride: stride, backwards: false };
+        let whole = Part { rows: 0..n, columns: 0..stride, stride, source_stride: stride, backwards: false, ahead: false };
         if let Some((v, eta)) = &mut lane.pull
             && threads.count() == 1
             && lane.push.bytes() > SMALL
@@ -245,8 +246,8 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
     } else {
         let plus = if lane.pending { d } else { &[] };
         // Panel by panel: copy the old columns of all rows, v and t side by side, then write them in place.
-        let bytes = (NEAR / n).max(PIECE.min(FAR / n));
-        let width = (bytes / size_of::<T>() / GROUP * GROUP).clamp(GROUP, stride);
+        let ahead = lane.push.bytes() > CACHED;
+        let width = (if ahead { AHEAD } else { PIECE }.min(FAR / n) / size_of::<T>() / GROUP * GROUP).clamp(GROUP, stride);
         let old = Disjoint::new(scratch);
         let t = Disjoint::new(lane.push.data_mut());
         let v = lane.pull.as_mut().map(|(v, eta)| (Disjoint::new(v.data_mut()), *eta));
@@ -258,7 +259,7 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
             for panel in panels {
                 let columns = panel * width..((panel + 1) * width).min(stride);
                 let (old_t, source_stride) = (columns.len(), 2 * columns.len());
-                let part = Part { rows: 0..n, columns, stride, source_stride, backwards: false };
+                let part = Part { rows: 0..n, columns, stride, source_stride, backwards: false, ahead };
                 // Weighted once for all receivers where these are many.
                 let (before, after, left) =
                     if many && matches!(b, Weights::Sender(_)) { (b, Weights::Applied, plus) } else { (Weights::Applied, b, &[] as &[T]) };

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 /// Each room and the rooms it may use. `theory`, `trace` and what else reads whole experiments stand above all others and are listed too,
 /// so that a new room must be entered here before it compiles into the tests.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("rows", &[]),
+    ("memory", &[]),
+    ("rows", &["memory"]),
     ("rng", &[]),
     ("schedule", &[]),
     // Of rows only `Csr`, the shape in which the kernels want links: see `only_the_link_pattern_of_rows_in_graph`.
     ("graph", &["rng", "rows"]),
     ("mixing", &["graph", "rows"]),
     ("network", &["rows", "mixing", "graph"]),
-    ("data", &["rng"]),
+    ("data", &["rng", "memory"]),
     ("problem", &["rows", "rng", "data"]),
     ("algorithm", &["rows", "network", "problem", "schedule"]),
     ("metrics", &["algorithm", "problem", "rows"]),

@@ -9,6 +9,7 @@ pub use deal::{Dealt, Hand, Noise, Partition, Recipe, Split};
 pub use idx::{parse_images, parse_labels, read_bytes};
 pub use official::{FILES, Official, find_file, md5_hex};
 
+use crate::memory::{Buffer, copied};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -31,7 +32,7 @@ impl DataError {
 /// Labelled images, one byte a pixel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dataset {
-    images: Vec<u8>,
+    images: Buffer<u8>,
     labels: Vec<u8>,
     pixels: usize,
     classes: usize,
@@ -49,7 +50,7 @@ impl Dataset {
         if let Some(at) = labels.iter().position(|l| *l as usize >= classes) {
             return Err(format!("label {} of sample {at} is not below {classes}", labels[at]));
         }
-        Ok(Dataset { images, labels, pixels, classes })
+        Ok(Dataset { images: copied([&images[..]], images.len()), labels, pixels, classes })
     }
 
     /// Reads an image file and its label file (IDX, raw or gzipped), of ten classes.
@@ -93,7 +94,7 @@ impl Dataset {
 
     /// The samples with these numbers, in this order.
     pub fn subset(&self, samples: &[u32]) -> Dataset {
-        let images = samples.iter().flat_map(|i| self.image(*i as usize)).copied().collect();
+        let images = copied(samples.iter().map(|i| self.image(*i as usize)), samples.len() * self.pixels);
         let labels = samples.iter().map(|i| self.labels[*i as usize]).collect();
         Dataset { images, labels, ..*self }
     }

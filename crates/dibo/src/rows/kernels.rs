@@ -469,6 +469,8 @@ pub struct Part {
     pub source_stride: usize,
     /// Last row first.
     pub backwards: bool,
+    /// Ask for the columns after these, which come next, while these are worked on.
+    pub ahead: bool,
 }
 
 for_each_register! {
@@ -574,6 +576,19 @@ unsafe fn sent<T: Real, V: Sixteen<T>, const G: usize, const OLD: u8>(
     }
 }
 
+/// Asks for the line at this place, which need not exist, from memory into the second-level cache.
+#[inline(always)]
+fn prefetch<T>(place: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: only a hint; every x86-64 has it.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(place.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
 /// How many rows at this distance from each other have all columns up to `end`, in so many numbers.
 fn rows_in(len: usize, stride: usize, end: usize) -> usize {
     if len < end { 0 } else { (len - end) / stride + 1 }
@@ -645,24 +660,23 @@ fn save_some<T: Real, V: Sixteen<T>>(
     // Places are checked once, not row by row.
     assert!(lens.iter().all(|len| rows.end <= rows_in(*len, stride, columns.end)), "rows of the stacks");
     assert!(rows.len() <= rows_in(panel.len(), source_stride, 2 * columns.len()), "rows of the panel");
-    by_blocks!(columns.len(), V::WIDEST, |c, G| {
-        let mut to = panel[c..].as_mut_ptr();
-        for i in rows.clone() {
+    for (r, i) in rows.enumerate() {
+        let to = panel[r * source_stride..].as_mut_ptr();
+        by_blocks!(columns.len(), V::WIDEST, |c, G| {
             let here = i * stride + columns.start + c;
             // SAFETY: checked above; parts that are used at the same time do not overlap.
             unsafe {
                 if let Some(v) = v {
-                    store_at::<T, V, G>(load_at(v.start.add(here)), to);
+                    store_at::<T, V, G>(load_at(v.start.add(here)), to.add(c));
                 }
                 let mut sent: [V; G] = load_at(t.start.add(here));
                 if !plus.is_empty() {
                     sent = sum(sent, load_at(plus.as_ptr().add(here)));
                 }
-                store_at(weighted(weight(i), sent), to.add(columns.len()));
-                to = to.wrapping_add(source_stride);
+                store_at(weighted(weight(i), sent), to.add(columns.len() + c));
             }
-        }
-    });
+        });
+    }
 }
 
 #[inline(always)]
@@ -712,7 +726,7 @@ fn push_pull_some<T: Real, V: Sixteen<T>, const OLD: u8>(
     of_row: impl Fn(usize) -> Option<T> + Copy,
     of_entry: impl Fn(usize, usize, usize) -> (Option<T>, Option<T>) + Copy,
 ) {
-    let Part { rows, columns, stride, source_stride, backwards } = part;
+    let Part { rows, columns, stride, source_stride, backwards, ahead } = part;
     if columns.is_empty() {
         return;
     }
@@ -763,6 +777,14 @@ fn push_pull_some<T: Real, V: Sixteen<T>, const OLD: u8>(
                 }
                 store_at(v, out.v.start.add(here));
                 store_at(t, out.t.start.add(here));
+                if ahead {
+                    for g in 0..G {
+                        let next = here + columns.len() + g * GROUP;
+                        prefetch(out.v.start.wrapping_add(next));
+                        prefetch(out.t.start.wrapping_add(next));
+                        prefetch(d.as_ptr().wrapping_add(next));
+                    }
+                }
             }
         }
     });

@@ -8,6 +8,9 @@ mod kernels;
 mod remote;
 mod threads;
 
+pub use crate::memory::Buffer;
+use crate::memory::copied;
+pub(crate) use crate::memory::zeros;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use kernels::cpu_level;
 pub use kernels::{Csr, Pair, Part, Weights, add, push_pull_rows, push_rows, save_rows};
@@ -116,18 +119,22 @@ pub const GROUP: usize = 16;
 /// Lanes of the kernels that name their registers: eight `f64`.
 pub(crate) const LANES: usize = 8;
 
-/// Numbers that begin on a cache line: a kernel's wide load then touches one line, not two.
-pub type Buffer<T> = aligned_vec::AVec<T, aligned_vec::ConstAlign<64>>;
-
 /// One vector per owned agent, in one allocation. Rows are rectangular (all of one width) unless made with [`Rows::ragged`].
 ///
 /// The numbers may lie on a device ([`Rows::place`]): then the kernels run there, and single rows can not be borrowed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Rows<T> {
     data: Buffer<T>,
     starts: Vec<usize>,
     widths: Vec<usize>,
     elsewhere: Elsewhere<T>,
+}
+
+impl<T: Clone> Clone for Rows<T> {
+    fn clone(&self) -> Self {
+        let data = copied([&self.data[..]], self.data.len());
+        Rows { data, starts: self.starts.clone(), widths: self.widths.clone(), elsewhere: self.elsewhere.clone() }
+    }
 }
 
 impl<T: Real> Rows<T> {
@@ -142,8 +149,7 @@ impl<T: Real> Rows<T> {
         for w in widths {
             starts.push(starts[starts.len() - 1] + w.next_multiple_of(GROUP));
         }
-        let mut data = Buffer::new(64);
-        data.resize(starts[widths.len()], T::ZERO);
+        let data = zeros(starts[widths.len()]);
         Rows { data, starts, widths: widths.to_vec(), elsewhere: Elsewhere(None) }
     }
 

@@ -1,7 +1,7 @@
 //! The classifiers: forward and backward pass by hand on matrix products, for rows of a batch that lie in one scratch.
 use super::bert::{Bert, Room};
 use crate::rng::{Purpose, stream};
-use crate::rows::{Buffer, Real, for_each_cpu};
+use crate::rows::{Buffer, Real, for_each_cpu, zeros};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use std::any::TypeId;
@@ -45,6 +45,7 @@ pub(super) struct Scratch<T> {
     x: Buffer<T>,
     hidden: Buffer<T>,
     back: Buffer<T>,
+    turned: Buffer<T>,
     out: Buffer<T>,
     bert: Option<Box<Room<T>>>,
     /// Label of each row.
@@ -127,11 +128,6 @@ impl Net {
     pub(super) fn scratch<T: Real>(&self, most: usize) -> Scratch<T> {
         let text = matches!(self.model, Model::Bert(_));
         let (rows, (sx, sh, so)) = (most.min(self.rows()), self.strides());
-        let zeros = |len: usize| {
-            let mut b = Buffer::new(64);
-            b.resize(len, T::ZERO);
-            b
-        };
         let (mut x, mut hidden) = (zeros(rows * sx), zeros(rows * sh));
         // The inputs of the biases: written once, no pass touches them.
         for r in 0..if text { 0 } else { rows } {
@@ -142,11 +138,12 @@ impl Net {
                 hidden[r * sh + h] = T::ONE;
             }
         }
-        let back = zeros(rows * self.hidden().unwrap_or(0));
+        let back = zeros(rows * sh);
         Scratch {
             x,
             hidden,
             back,
+            turned: zeros(self.hidden().map_or(0, |h| (h + 1) * so)),
             out: zeros(rows * so),
             bert: match self.model {
                 Model::Bert(bert) => Some(Box::new(Room::new(bert, self.classes, self.pixels / 2, rows))),
@@ -179,9 +176,13 @@ impl Net {
             return product((rows, self.classes, n), (&mut s.out, so, 1), false, (&s.x, sx, 1), (w, 1, n));
         };
         let (first, second) = w.split_at(self.inputs() * h);
-        product((rows, h, self.inputs()), (&mut s.hidden, sh, 1), false, (&s.x, sx, 1), (first, h, 1));
+        product_in_place((rows, h, self.inputs()), (&mut s.hidden, sh), false, (&s.x, sx, 1), (first, h));
         s.hidden.chunks_exact_mut(sh).take(rows).for_each(|row| relu(&mut row[..h]));
-        product((rows, self.classes, h + 1), (&mut s.out, so, 1), false, (&s.hidden, sh, 1), (second, 1, h + 1));
+        // Turned, with the classes side by side, these few weights can be used in place; what lies behind the classes stays zero.
+        for (c, weights) in second.chunks_exact(h + 1).enumerate() {
+            s.turned[c..].iter_mut().step_by(so).zip(weights).for_each(|(to, w)| *to = *w);
+        }
+        product_in_place((rows, so, h + 1), (&mut s.out, so), false, (&s.hidden, sh, 1), (&s.turned, so));
     }
 
     /// From scores to cross-entropies, and to weight · (probability − 1 at the label) in place of the scores.
@@ -225,11 +226,13 @@ impl Net {
             return product((n, self.classes, rows), (g, 1, n), add, (&s.x, 1, sx), (&s.out, so, 1));
         };
         let (second, (g1, g2)) = (&w[self.inputs() * h..], g.split_at_mut(self.inputs() * h));
-        product((h + 1, self.classes, rows), (g2, 1, h + 1), add, (&s.hidden, 1, sh), (&s.out, so, 1));
-        product((rows, h, self.classes), (&mut s.back, h, 1), false, (&s.out, so, 1), (second, h + 1, 1));
+        product_in_place((self.classes, h, rows), (g2, h + 1), add, (&s.out, 1, so), (&s.hidden, sh));
+        product((self.classes, 1, rows), (&mut g2[h..], h + 1, 1), add, (&s.out, 1, so), (&s.hidden[h..], sh, 1));
+        // As far apart as the hidden values: rows a power of two apart would share few places of the first-level cache.
+        product((rows, h, self.classes), (&mut s.back, sh, 1), false, (&s.out, so, 1), (second, h + 1, 1));
         let masks = s.hidden.chunks_exact(sh).take(rows);
-        s.back.chunks_exact_mut(h).zip(masks).for_each(|(back, hidden)| mask(back, &hidden[..h]));
-        product((self.inputs(), h, rows), (g1, h, 1), add, (&s.x, 1, sx), (&s.back, h, 1));
+        s.back.chunks_exact_mut(sh).zip(masks).for_each(|(back, hidden)| mask(&mut back[..h], &hidden[..h]));
+        product_in_place((self.inputs(), h, rows), (g1, h), add, (&s.x, 1, sx), (&s.back, sh));
     }
 }
 
@@ -290,6 +293,81 @@ pub fn product<T: Real>((m, n, k): (usize, usize, usize), dst: (&mut [T], usize,
     } else {
         assert_eq!(TypeId::of::<T>(), TypeId::of::<f64>(), "numbers are f32 or f64");
         call!(gemm_f64::gemm::f64::get_gemm_fn, f64)
+    }
+}
+
+/// `dst (+)= a · b`, where `dst` and `b` are by rows: [`product`] without the copies that the GEMM crate makes of large operands. They are meant
+/// for matrices of thousands of rows; of a batch they are a tenth of the work. Where the crate's kernel does not fit, it is [`product`].
+pub(super) fn product_in_place<T: Real>(
+    size: (usize, usize, usize),
+    dst: (&mut [T], usize),
+    add: bool,
+    a: Matrix<'_, T>,
+    b: (&[T], usize),
+) {
+    let (m, n, k) = size;
+    if m == 0 || n == 0 || k == 0 {
+        return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if TypeId::of::<T>() == TypeId::of::<f32>() && crate::rows::cpu_level() == 3 && n % 16 == 0 {
+        let last = |rows: usize, columns: usize, rs: usize, cs: usize| (rows - 1) * rs + (columns - 1) * cs;
+        assert!(last(m, n, dst.1, 1) < dst.0.len() && last(m, k, a.1, a.2) < a.0.len() && last(k, n, b.1, 1) < b.0.len());
+        // SAFETY: all elements lie inside their slices (asserted), `dst` is borrowed alone, T is f32, and the CPU has AVX-512.
+        return unsafe { tiles(size, dst.0.as_mut_ptr().cast(), dst.1, add, (a.0.as_ptr().cast(), a.1, a.2), (b.0.as_ptr().cast(), b.1)) };
+    }
+    product(size, (dst.0, dst.1, 1), add, a, (b.0, b.1, 1));
+}
+
+/// A tile of the destination, 6 rows × 64 columns, is one call of the crate's kernel. A piece of `b` as deep as the first-level cache has room
+/// for meets all rows of `a` before the next one does.
+///
+/// # Safety
+/// All elements lie in memory that may be read, those of `dst` may be written, n is a multiple of 16, and the CPU has AVX-512.
+#[cfg(target_arch = "x86_64")]
+unsafe fn tiles(
+    (m, n, k): (usize, usize, usize),
+    dst: *mut f32,
+    ds: usize,
+    add: bool,
+    a: (*const f32, usize, usize),
+    b: (*const f32, usize),
+) {
+    use gemm_f32::microkernel::avx512f::f32::UKR;
+    static KERNELS: [[gemm_common::microkernel::MicroKernelFn<f32>; 6]; 4] = UKR;
+    // Equal pieces, none of them short.
+    let deep = k.div_ceil(k.div_ceil(200).max(1));
+    for band in pieces(m, 192) {
+        for depth in pieces(k, deep) {
+            for columns in pieces(n, 64) {
+                for rows in pieces(band.len(), 6) {
+                    let row = band.start + rows.start;
+                    // SAFETY: the caller's; the tile's elements are among those.
+                    unsafe {
+                        KERNELS[columns.len() / 16 - 1][rows.len() - 1](
+                            columns.len(),
+                            rows.len(),
+                            depth.len(),
+                            dst.add(row * ds + columns.start),
+                            b.0.add(depth.start * b.1 + columns.start),
+                            a.0.add(row * a.1 + depth.start * a.2),
+                            ds as isize,
+                            1,
+                            b.1 as isize,
+                            a.2 as isize,
+                            a.1 as isize,
+                            1.0,
+                            1.0,
+                            u8::from(add || depth.start > 0),
+                            false,
+                            false,
+                            false,
+                            std::ptr::null(),
+                        );
+                    }
+                }
+            }
+        }
     }
 }
 

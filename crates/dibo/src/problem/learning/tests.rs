@@ -132,6 +132,51 @@ fn gradients_are_finite_differences() {
     }
 }
 
+/// For shapes that end in the middle of a tile, that fit it, and that leave the work to the crate; what lies between the rows stays.
+#[test]
+fn products_in_place_are_the_definition() {
+    fn check<T: Real>(tolerance: f64) {
+        for (m, n, k) in [(1, 16, 1), (7, 48, 5), (13, 80, 401), (197, 64, 3), (6, 128, 200), (5, 10, 30), (0, 16, 3), (3, 16, 0)] {
+            let numbers = |len: usize, seed: u64| random(len, seed).into_iter().map(T::of).collect::<Vec<T>>();
+            let (ds, bs) = (n + 3, n + 1);
+            let (old, b) = (numbers(m * ds, 1), numbers(k * bs, 2));
+            for (add, turned) in [(false, false), (true, false), (false, true), (true, true)] {
+                let (rs, cs) = if turned { (1, m + 2) } else { (k + 2, 1) };
+                let (a, mut dst) = (numbers((m + 2) * (k + 2), 3), old.clone());
+                model::product_in_place((m, n, k), (&mut dst, ds), add, (&a, rs, cs), (&b, bs));
+                for (at, (new, old)) in dst.iter().zip(&old).enumerate() {
+                    let (i, j) = (at / ds, at % ds);
+                    let sum = (0..k).map(|l| a[i * rs + l * cs].f64() * if j < n { b[l * bs + j].f64() } else { 0.0 }).sum::<f64>();
+                    let right = if j >= n || k == 0 { old.f64() } else { sum + if add { old.f64() } else { 0.0 } };
+                    assert!((new.f64() - right).abs() < tolerance, "{m} {n} {k} {add} {turned} at {i}, {j}: {new:?} {right}");
+                }
+            }
+        }
+    }
+    check::<f32>(1e-4);
+    check::<f64>(1e-12);
+}
+
+/// With as many hidden units as the tiles are made for, and with fewer.
+#[test]
+fn gradients_in_32_bits_are_those_in_64() {
+    for units in [80, 64, 7] {
+        fn directions<T: Real>(units: usize) -> Stack<T, 3> {
+            let task = Task::Cleaning { tau: 0.3, psi: 0.0 };
+            let p = Learning::new(dealt(60), Model::Mlp(units), task, Scaling::Standardised, 3).unwrap().batch(7);
+            let (v, mut d) = stack(&p);
+            p.penalty_directions(At { k: 5, owned: &[0, 1, 2], threads: &Threads::one() }, Penalty { f: 0.7, g: 2.5 }, &v, &mut d);
+            d
+        }
+        let (short, long) = (directions::<f32>(units), directions::<f64>(units));
+        for i in 0..3 {
+            for (a, b) in short.row(i).into_iter().flatten().zip(long.row(i).into_iter().flatten()) {
+                assert!((a.f64() - b.f64()).abs() < 1e-4 * (1.0 + b.f64().abs()), "{units}: {a} {b}");
+            }
+        }
+    }
+}
+
 fn stack<T: Real>(p: &Learning<T>) -> (Stack<T, 3>, Stack<T, 3>) {
     let mut v = Stack::zeros(3, &p.upper(), &[p.lower(), p.lower()]);
     for i in 0..3 {
