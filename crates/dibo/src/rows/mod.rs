@@ -483,22 +483,25 @@ impl<T: Real, const N: usize> Stack<T, N> {
         out
     }
 
-    /// Calls `job(thread, agent, variables)` for every agent, on all threads; a thread gets at least `least` agents.
+    /// Calls `job(thread, agent, variables)` for every agent, on all threads. A thread gets at least `least` agents; where that is 1, their jobs are
+    /// long, and a thread that is done with one takes the next.
     pub fn for_each_row(&mut self, threads: &Threads, least: usize, job: impl Fn(usize, usize, [&mut [T]; N]) + Sync) {
         let (count, stride, width) = (self.count(), self.shared.stride(), self.shared.width());
         let shared = Disjoint::new(&mut self.shared.data);
         let private = self.private.as_mut().map(|p| (Disjoint::new(&mut p.data), &p.starts, &p.widths));
         let cuts = &self.cuts;
-        threads.ranges(count, least, |thread, agents| {
-            for i in agents {
-                // SAFETY: each agent is in one range, and different agents' rows do not overlap.
-                let mut out = split(unsafe { shared.get(i * stride..i * stride + width) }, cuts);
-                if let Some((rows, starts, widths)) = &private {
-                    out[0] = unsafe { rows.get(starts[i]..starts[i] + widths[i]) };
-                }
-                job(thread, i, out);
+        let one = |thread: usize, i: usize| {
+            // SAFETY: each agent is one item or in one range, and different agents' rows do not overlap.
+            let mut out = split(unsafe { shared.get(i * stride..i * stride + width) }, cuts);
+            if let Some((rows, starts, widths)) = &private {
+                out[0] = unsafe { rows.get(starts[i]..starts[i] + widths[i]) };
             }
-        });
+            job(thread, i, out);
+        };
+        match least {
+            1 => threads.each(count, one),
+            _ => threads.ranges(count, least, |thread, agents| agents.for_each(|i| one(thread, i))),
+        }
     }
 
     /// Writes `values[v]` to every column of variable `v`: one number per column, as the fused update wants the steps. A device finds the

@@ -103,6 +103,23 @@ impl Threads {
             }
         });
     }
+
+    /// Runs `job(thread, item)` for each of `0..items`; a thread that is done with one takes the next. For items that take long: cores of a shared
+    /// machine are not equally fast.
+    pub fn each(&self, items: usize, job: impl Fn(usize, usize) + Sync) {
+        if self.count == 1 {
+            return (0..items).for_each(|item| job(0, item));
+        }
+        let next = AtomicUsize::new(0);
+        self.run(&|t| {
+            loop {
+                match next.fetch_add(1, Relaxed) {
+                    item if item < items => job(t, item),
+                    _ => break,
+                }
+            }
+        });
+    }
 }
 
 impl Team {
@@ -222,6 +239,10 @@ mod tests {
                     });
                 }
                 assert!(hits.iter().all(|h| h.load(Relaxed) == 200));
+                threads.each(items, |_, i| {
+                    hits[i].fetch_add(1, Relaxed);
+                });
+                assert!(hits.iter().all(|h| h.load(Relaxed) == 201));
             }
         }
     }
