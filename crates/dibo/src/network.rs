@@ -116,8 +116,8 @@ const CACHED: usize = 1 << 22;
 const PIECE: usize = 1 << 11;
 const AHEAD: usize = 1 << 9;
 const FAR: usize = 1 << 17;
-/// Panels that a thread takes at a time.
-const ROUND: usize = 32;
+/// Panels that a thread takes at a time, at most.
+const BATCH: usize = 128;
 /// Up to so many bytes old and new rows lie in the first-level cache together, and nothing is gained by mixing in place.
 const SMALL: usize = 1 << 16;
 /// Least work of a thread (entries × groups of columns): below it, handing rows to another core costs more than it saves.
@@ -254,12 +254,13 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
         let t = Disjoint::new(lane.push.data_mut());
         let v = lane.pull.as_mut().map(|(v, eta)| (Disjoint::new(v.data_mut()), *eta));
         let panels = stride.div_ceil(width);
-        threads.each(panels.div_ceil(ROUND), |thread, round| {
+        let batch = panels.div_ceil(8 * threads.count()).min(BATCH);
+        threads.each(panels.div_ceil(batch), |thread, part| {
             // SAFETY: one scratch a thread.
             let [old] = (unsafe { old.get(thread..thread + 1) }) else { return };
             // Never shrunk: what stays behind a panel is not looked at.
             old.resize(old.len().max(2 * n * width), T::ZERO);
-            for panel in round * ROUND..((round + 1) * ROUND).min(panels) {
+            for panel in part * batch..((part + 1) * batch).min(panels) {
                 let columns = panel * width..((panel + 1) * width).min(stride);
                 let (old_t, source_stride) = (columns.len(), 2 * columns.len());
                 let part = Part { rows: 0..n, columns, stride, source_stride, backwards: false, ahead };

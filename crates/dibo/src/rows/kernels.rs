@@ -576,14 +576,14 @@ unsafe fn sent<T: Real, V: Sixteen<T>, const G: usize, const OLD: u8>(
     }
 }
 
-/// Asks for the line at this place, which need not exist, from memory into the second-level cache.
+/// Asks for the group of columns at this place, which need not exist, from memory into the second-level cache.
 #[inline(always)]
-fn prefetch<T>(place: *const T) {
+fn prefetch<T: Real>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: only a hint; every x86-64 has it.
-    unsafe {
+    for line in 0..size_of::<Group<T>>() / 64 {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T1>(place.cast());
+        // SAFETY: only a hint, which every x86-64 has.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(place.cast::<i8>().wrapping_add(64 * line)) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;
@@ -739,6 +739,11 @@ fn push_pull_some<T: Real, V: Sixteen<T>, const OLD: u8>(
     }
     assert!(rows.end <= here && (OLD == APPLIED || rows.end <= there) && columns.end <= eta.len(), "rows and columns of the stacks");
     by_blocks!(columns.len(), V::WIDEST, |c, G| {
+        if ahead {
+            for g in 0..G {
+                prefetch(eta.as_ptr().wrapping_add(columns.end + c + g * GROUP));
+            }
+        }
         let eta: [V; G] = load(eta, columns.start + c);
         for k in 0..rows.len() {
             let i = if backwards { rows.end - 1 - k } else { rows.start + k };
