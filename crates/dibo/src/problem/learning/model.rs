@@ -248,6 +248,11 @@ pub(super) fn pieces(total: usize, most: usize) -> impl Iterator<Item = Range<us
     (0..total).step_by(most.max(1)).map(move |from| from..(from + most).min(total))
 }
 
+/// Where the last element of a matrix lies.
+fn last(rows: usize, columns: usize, rs: usize, cs: usize) -> usize {
+    (rows - 1) * rs + (columns - 1) * cs
+}
+
 /// A matrix in a slice: element (i, j) lies at i · rows + j · columns.
 pub type Matrix<'a, T> = (&'a [T], usize, usize);
 
@@ -256,7 +261,6 @@ pub fn product<T: Real>((m, n, k): (usize, usize, usize), dst: (&mut [T], usize,
     if m == 0 || n == 0 || k == 0 {
         return;
     }
-    let last = |rows: usize, columns: usize, rs: usize, cs: usize| (rows - 1) * rs + (columns - 1) * cs;
     assert!(last(m, n, dst.1, dst.2) < dst.0.len() && last(m, k, a.1, a.2) < a.0.len() && last(k, n, b.1, b.2) < b.0.len());
     // The kernels want the destination by columns: of a destination by rows they get the transposed product.
     let (m, n, dst, a, b) = if dst.2 < dst.1 { (n, m, (dst.0, dst.2, dst.1), (b.0, b.2, b.1), (a.0, a.2, a.1)) } else { (m, n, dst, a, b) };
@@ -311,7 +315,6 @@ pub(super) fn product_in_place<T: Real>(
     }
     #[cfg(target_arch = "x86_64")]
     if TypeId::of::<T>() == TypeId::of::<f32>() && crate::rows::cpu_level() == 3 && n % 16 == 0 {
-        let last = |rows: usize, columns: usize, rs: usize, cs: usize| (rows - 1) * rs + (columns - 1) * cs;
         assert!(last(m, n, dst.1, 1) < dst.0.len() && last(m, k, a.1, a.2) < a.0.len() && last(k, n, b.1, 1) < b.0.len());
         // SAFETY: all elements lie inside their slices (asserted), `dst` is borrowed alone, T is f32, and the CPU has AVX-512.
         return unsafe { tiles(size, dst.0.as_mut_ptr().cast(), dst.1, add, (a.0.as_ptr().cast(), a.1, a.2), (b.0.as_ptr().cast(), b.1)) };
