@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// Names that experiment files may use.
 pub const NAMES: [&str; 4] = ["mnist-2500", "mnist", "fashion-mnist", "imdb"];
 
-/// 2,500 training samples of MNIST and its 10,000 test samples, gzipped IDX; see data/README.md for origin and licence.
+/// 2,500 training samples of MNIST and its 10,000 test samples, gzipped IDX; see data/README.md for origin
+/// and licence.
 const SHIPPED: [(&str, &[u8]); 4] = [
     ("train-images-idx3-ubyte.gz", include_bytes!("../data/mnist-2500/train-images-idx3-ubyte.gz")),
     ("train-labels-idx1-ubyte.gz", include_bytes!("../data/mnist-2500/train-labels-idx1-ubyte.gz")),
@@ -29,7 +30,10 @@ pub fn set_folder(folder: Option<PathBuf>) {
 
 /// Where data sets lie: `--data`, else `DIBO_DATA`, else the platform's folder for data.
 pub fn folder() -> PathBuf {
-    let home = || directories::ProjectDirs::from("", "", "dibo").map_or_else(|| PathBuf::from("data"), |d| d.data_dir().to_path_buf());
+    let home = || {
+        directories::ProjectDirs::from("", "", "dibo")
+            .map_or_else(|| PathBuf::from("data"), |d| d.data_dir().to_path_buf())
+    };
     FOLDER.get().cloned().or_else(|| std::env::var_os("DIBO_DATA").map(PathBuf::from)).unwrap_or_else(home)
 }
 
@@ -45,7 +49,10 @@ pub fn load(name: &str) -> Result<Pair> {
     let (train, test) = match name {
         "mnist-2500" => shipped()?,
         _ => {
-            let official = Official::ALL.into_iter().find(|o| o.name() == name).ok_or_else(|| anyhow!("there is no data set '{name}'"))?;
+            let official = Official::ALL
+                .into_iter()
+                .find(|o| o.name() == name)
+                .ok_or_else(|| anyhow!("there is no data set '{name}'"))?;
             official.read(&folder()).map_err(|e| anyhow!("{e}; `dibo data` says how to get it"))?
         }
     };
@@ -80,7 +87,8 @@ pub fn pretrained(model: &str, bert: &Bert, classes: usize, row: &mut [f64]) -> 
 }
 
 #[cfg(not(feature = "bert"))]
-const NO_TEXTS: &str = "this dibo reads no texts: build it with `cargo build --release --features bert` (or cuda)";
+const NO_TEXTS: &str =
+    "this dibo reads no texts: build it with `cargo build --release --features bert` (or cuda)";
 
 /// Says how to get a dibo that reads texts.
 #[cfg(not(feature = "bert"))]
@@ -121,7 +129,9 @@ pub fn list() -> String {
     text += "  mnist-2500      comes with dibo: 2,500 training and 10,000 test samples of MNIST\n";
     for official in Official::ALL {
         let state = match official.read(&folder) {
-            Ok((train, test)) => format!("here, digests are right: {} training and {} test samples", train.len(), test.len()),
+            Ok((train, test)) => {
+                format!("here, digests are right: {} training and {} test samples", train.len(), test.len())
+            }
             Err(e) if folder.join(official.name()).exists() => format!("not usable: {e}"),
             Err(_) => format!(
                 "not here; `dibo data get {}` downloads it{}",
@@ -131,13 +141,16 @@ pub fn list() -> String {
         };
         text += &format!("  {:<15} {state}\n", official.name());
     }
-    text += "  imdb            texts: put reviews.json or the hub's parquet files into imdb, and a BERT (config.json, model.safetensors, tokenizer.json)\n";
+    text += "  imdb            texts: put reviews.json or the hub's parquet files into imdb, and a BERT \
+        (config.json, model.safetensors, tokenizer.json)\n";
     text += "                  into a folder of its own, such as minilm\n";
-    text += "\nBy hand: put the four IDX files of a data set (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-…; raw or .gz) into a folder of its\nname inside the data folder.\n";
+    text += "\nBy hand: put the four IDX files of a data set (train-images-idx3-ubyte, \
+        train-labels-idx1-ubyte, t10k-…; raw or .gz) into a folder of its\nname inside the data folder.\n";
     text
 }
 
-/// `dibo data get NAME`: downloads a data set from the Hugging Face hub and checks every digest before a file is kept.
+/// `dibo data get NAME`: downloads a data set from the Hugging Face hub and checks every digest before a file
+/// is kept.
 pub fn get(name: &str) -> Result<()> {
     let Some(official) = Official::ALL.into_iter().find(|o| o.name() == name) else {
         bail!("there is no data set '{name}' to get; known are mnist and fashion-mnist");
@@ -156,7 +169,8 @@ fn fetch(official: Official, into: &Path) -> Result<()> {
 #[cfg(not(feature = "download"))]
 fn fetch(official: Official, into: &Path) -> Result<()> {
     bail!(
-        "this dibo was built without the hub client: build it with `cargo install --path crates/dibo-cli --features download`, or put the four IDX files of {} into {} by hand (`dibo data` names them)",
+        "this dibo was built without the hub client: build it with `cargo install --path crates/dibo-cli \
+        --features download`, or put the four IDX files of {} into {} by hand (`dibo data` names them)",
         official.name(),
         into.display()
     );

@@ -34,7 +34,10 @@ mod without {
     impl Engine {
         /// Says how to get one.
         pub fn new(_precision: super::Precision) -> super::Result<Self> {
-            anyhow::bail!("this dibo has no GPU engine: build it with `cargo build --release --features cuda`, or leave --device away")
+            anyhow::bail!(
+                "this dibo has no GPU engine: build it with `cargo build --release --features cuda`, or \
+                leave --device away"
+            )
         }
 
         /// Which device it is and how it computes.
@@ -60,7 +63,8 @@ mod with {
         precision: Precision,
     }
 
-    /// Algorithms that run on the GPU, with the stacks that their state holds; a variable of the model's width counts 1.
+    /// Algorithms that run on the GPU, with the stacks that their state holds; a variable of the model's
+    /// width counts 1.
     const STACKS: [(&str, usize); 8] = [
         ("fab", 6),
         ("static-fab", 6),
@@ -75,7 +79,10 @@ mod with {
     impl Engine {
         /// The first GPU.
         pub fn new(precision: Precision) -> Result<Self> {
-            Ok(Engine { gpu: Gpu::new(0).map_err(|e| anyhow!("{e}; leave --device away to run on the processor"))?, precision })
+            Ok(Engine {
+                gpu: Gpu::new(0).map_err(|e| anyhow!("{e}; leave --device away to run on the processor"))?,
+                precision,
+            })
         }
 
         /// Which device it is and how it computes.
@@ -84,7 +91,13 @@ mod with {
         }
 
         /// Puts a problem on the GPU, after a look at whether it fits; `say` hears how much memory is needed.
-        pub fn problem(&self, host: Learning<f32>, algorithm: &str, blocks: usize, say: impl FnOnce(String)) -> Result<DeviceLearning> {
+        pub fn problem(
+            &self,
+            host: Learning<f32>,
+            algorithm: &str,
+            blocks: usize,
+            say: impl FnOnce(String),
+        ) -> Result<DeviceLearning> {
             let precision = match self.precision {
                 Precision::Tf32 => dibo_cuda::Precision::Tf32,
                 Precision::Bf16 => dibo_cuda::Precision::Bf16,
@@ -102,7 +115,12 @@ mod with {
             let (free, _) = self.gpu.memory();
             say(need.to_string());
             let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
-            ensure!(need.total() <= free, "{:.1} GiB of GPU memory are needed and {:.1} are free: {need}", gib(need.total()), gib(free));
+            ensure!(
+                need.total() <= free,
+                "{:.1} GiB of GPU memory are needed and {:.1} are free: {need}",
+                gib(need.total()),
+                gib(free)
+            );
             DeviceLearning::new(&self.gpu, host, precision).map_err(anyhow::Error::msg)
         }
 

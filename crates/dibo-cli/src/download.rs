@@ -1,4 +1,5 @@
-//! `dibo data get`: from the Parquet files of the Hugging Face hub to the official IDX files, which are put in place only if every digest is right.
+//! `dibo data get`: from the Parquet files of the Hugging Face hub to the official IDX files, which are put
+//! in place only if every digest is right.
 use crate::results::write_file;
 use anyhow::{Context, Result, bail, ensure};
 use dibo::data::{FILES, md5_hex};
@@ -6,7 +7,8 @@ use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use std::path::Path;
 
-/// Where a data set lies on the hub: the owner and name of the repository, the files of training and test samples.
+/// Where a data set lies on the hub: the owner and name of the repository, the files of training and test
+/// samples.
 #[cfg(feature = "download")]
 pub struct Source {
     /// Owner of the repository.
@@ -17,25 +19,34 @@ pub struct Source {
     pub files: [&'static str; 2],
 }
 
-/// The hub's copy of a published set. PNG loses nothing and the order is that of the official files, so their digests hold for what is unpacked here.
+/// The hub's copy of a published set. PNG loses nothing and the order is that of the official files, so their
+/// digests hold for what is unpacked here.
 #[cfg(feature = "download")]
 pub fn source(official: dibo::data::Official) -> Source {
     match official {
-        dibo::data::Official::Mnist => {
-            Source { owner: "ylecun", name: "mnist", files: ["mnist/train-00000-of-00001.parquet", "mnist/test-00000-of-00001.parquet"] }
-        }
+        dibo::data::Official::Mnist => Source {
+            owner: "ylecun",
+            name: "mnist",
+            files: ["mnist/train-00000-of-00001.parquet", "mnist/test-00000-of-00001.parquet"],
+        },
         dibo::data::Official::FashionMnist => Source {
             owner: "zalando-datasets",
             name: "fashion_mnist",
-            files: ["fashion_mnist/train-00000-of-00001.parquet", "fashion_mnist/test-00000-of-00001.parquet"],
+            files: [
+                "fashion_mnist/train-00000-of-00001.parquet",
+                "fashion_mnist/test-00000-of-00001.parquet",
+            ],
         },
     }
 }
 
-/// Downloads, converts, checks and installs; `endpoint` is another server than the hub (else `HF_ENDPOINT`, else the hub).
+/// Downloads, converts, checks and installs; `endpoint` is another server than the hub (else `HF_ENDPOINT`,
+/// else the hub).
 #[cfg(feature = "download")]
 pub fn fetch(source: &Source, endpoint: Option<&str>, digests: &[&str; 4], folder: &Path) -> Result<()> {
-    let builder = hf_hub::HFClient::builder().cache_enabled(false).user_agent(concat!("dibo/", env!("CARGO_PKG_VERSION")));
+    let builder = hf_hub::HFClient::builder()
+        .cache_enabled(false)
+        .user_agent(concat!("dibo/", env!("CARGO_PKG_VERSION")));
     let builder = endpoint.into_iter().fold(builder, |b, e| b.endpoint(e));
     let hub = builder.build_sync().context("cannot start the client of the Hugging Face hub")?;
     let repository = hub.dataset(source.owner, source.name);
@@ -43,41 +54,65 @@ pub fn fetch(source: &Source, endpoint: Option<&str>, digests: &[&str; 4], folde
     for file in source.files {
         println!("downloading {}/{}: {file}", source.owner, source.name);
         let bytes = repository.download_file_to_bytes().filename(file).send();
-        files.extend(convert(bytes.with_context(|| format!("cannot download {file}"))?).with_context(|| file.to_string())?);
+        files.extend(
+            convert(bytes.with_context(|| format!("cannot download {file}"))?)
+                .with_context(|| file.to_string())?,
+        );
     }
-    let files: [Vec<u8>; 4] = files.try_into().map_err(|_| anyhow::anyhow!("two files a part are expected"))?;
+    let files: [Vec<u8>; 4] =
+        files.try_into().map_err(|_| anyhow::anyhow!("two files a part are expected"))?;
     install(&files, digests, folder)
 }
 
-/// Image and label file (IDX) of a Parquet file with the columns `image` (a group with the bytes of a PNG) and `label`.
+/// Image and label file (IDX) of a Parquet file with the columns `image` (a group with the bytes of a PNG)
+/// and `label`.
 pub fn convert(parquet: impl ChunkReader + 'static) -> Result<[Vec<u8>; 2]> {
     let reader = SerializedFileReader::new(parquet).context("not a Parquet file")?;
     let (mut pixels, mut labels, mut size) = (Vec::new(), Vec::new(), None);
     for (number, row) in reader.get_row_iter(None).context("cannot read the rows")?.enumerate() {
         let row = row.with_context(|| format!("row {number}"))?;
         let names: Vec<&String> = row.get_column_iter().map(|(name, _)| name).collect();
-        let column = |name: &str| names.iter().position(|n| *n == name).with_context(|| format!("there is no column '{name}'"));
+        let column = |name: &str| {
+            names.iter().position(|n| *n == name).with_context(|| format!("there is no column '{name}'"))
+        };
         let group = row.get_group(column("image")?).context("column 'image' is no group")?;
-        let place = group.get_column_iter().position(|(name, _)| name == "bytes").context("column 'image' has no 'bytes'")?;
+        let place = group
+            .get_column_iter()
+            .position(|(name, _)| name == "bytes")
+            .context("column 'image' has no 'bytes'")?;
         let bytes = group.get_bytes(place).with_context(|| format!("row {number} has no image"))?;
         let found = unpack(bytes.data(), &mut pixels).with_context(|| format!("image of row {number}"))?;
-        ensure!(*size.get_or_insert(found) == found, "image of row {number} is {} × {} pixels, others are not", found.0, found.1);
+        ensure!(
+            *size.get_or_insert(found) == found,
+            "image of row {number} is {} × {} pixels, others are not",
+            found.0,
+            found.1
+        );
         let label = row.get_long(column("label")?).with_context(|| format!("row {number} has no label"))?;
         labels.push(
-            u8::try_from(label).ok().filter(|l| *l < 10).with_context(|| format!("label {label} of row {number}; labels are 0 to 9"))?,
+            u8::try_from(label)
+                .ok()
+                .filter(|l| *l < 10)
+                .with_context(|| format!("label {label} of row {number}; labels are 0 to 9"))?,
         );
     }
     let Some((width, height)) = size else { bail!("there are no rows") };
     let header = |words: &[u32]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<u8>>();
     let count = labels.len() as u32;
-    Ok([[header(&[0x0803, count, height, width]), pixels].concat(), [header(&[0x0801, count]), labels].concat()])
+    Ok([
+        [header(&[0x0803, count, height, width]), pixels].concat(),
+        [header(&[0x0801, count]), labels].concat(),
+    ])
 }
 
 /// Adds the pixels of a PNG in shades of grey; gives width and height.
 fn unpack(bytes: &[u8], pixels: &mut Vec<u8>) -> Result<(u32, u32)> {
     let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().context("not a PNG")?;
     let kind = reader.output_color_type();
-    ensure!(kind == (png::ColorType::Grayscale, png::BitDepth::Eight), "{kind:?}; 8-bit shades of grey are expected");
+    ensure!(
+        kind == (png::ColorType::Grayscale, png::BitDepth::Eight),
+        "{kind:?}; 8-bit shades of grey are expected"
+    );
     let size = reader.output_buffer_size().filter(|s| *s <= 1 << 20).context("too large")?;
     let from = pixels.len();
     pixels.resize(from + size, 0);
@@ -89,9 +124,13 @@ fn unpack(bytes: &[u8], pixels: &mut Vec<u8>) -> Result<(u32, u32)> {
 pub fn install(files: &[Vec<u8>; 4], digests: &[&str; 4], folder: &Path) -> Result<()> {
     for ((bytes, right), name) in files.iter().zip(digests).zip(FILES) {
         let found = md5_hex(bytes);
-        ensure!(found == *right, "{name} as downloaded has the MD5 digest {found}, the official file has {right}; nothing was kept");
+        ensure!(
+            found == *right,
+            "{name} as downloaded has the MD5 digest {found}, the official file has {right}; nothing was kept"
+        );
     }
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     FILES.iter().zip(files).try_for_each(|(name, bytes)| write_file(&folder.join(name), bytes))
 }
 
@@ -108,7 +147,10 @@ mod tests {
         let (_, test) = crate::data::load("mnist-2500").unwrap();
         let header = |words: &[u32]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<u8>>();
         let pixels = (0..10).flat_map(|i| test.image(i).to_vec()).collect();
-        [[header(&[0x0803, 10, 28, 28]), pixels].concat(), [header(&[0x0801, 10]), test.labels()[..10].to_vec()].concat()]
+        [
+            [header(&[0x0803, 10, 28, 28]), pixels].concat(),
+            [header(&[0x0801, 10]), test.labels()[..10].to_vec()].concat(),
+        ]
     }
 
     fn png(pixels: &[u8], kind: png::ColorType) -> Vec<u8> {
@@ -121,10 +163,13 @@ mod tests {
 
     /// A Parquet file as the hub has it.
     fn parquet(images: &[Vec<u8>], labels: &[i64]) -> std::fs::File {
-        let schema = "message m { optional group image { optional binary bytes; optional binary path (UTF8); } optional int64 label; }";
+        let schema = "message m { optional group image { optional binary bytes; optional binary path \
+            (UTF8); } optional int64 label; }";
         let schema = Arc::new(parse_message_type(schema).unwrap());
         let mut file = tempfile::tempfile().unwrap();
-        let mut writer = SerializedFileWriter::new(&mut file, schema, Arc::new(WriterProperties::builder().build())).unwrap();
+        let mut writer =
+            SerializedFileWriter::new(&mut file, schema, Arc::new(WriterProperties::builder().build()))
+                .unwrap();
         let mut group = writer.next_row_group().unwrap();
         let levels = |level: i16| vec![level; labels.len()];
         let mut column = group.next_column().unwrap().unwrap();
@@ -158,7 +203,11 @@ mod tests {
         };
         says(&images, &[vec![10], labels[1..].to_vec()].concat(), "label 10 of row 0");
         says(&[vec![images[0][..40].to_vec()], images[1..].to_vec()].concat(), &labels, "image of row 0");
-        says(&[vec![png(&[7; 784 * 3], png::ColorType::Rgb)], images[1..].to_vec()].concat(), &labels, "8-bit shades of grey");
+        says(
+            &[vec![png(&[7; 784 * 3], png::ColorType::Rgb)], images[1..].to_vec()].concat(),
+            &labels,
+            "8-bit shades of grey",
+        );
         says(&[], &[], "no rows");
         let mut text = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut text, b"certainly not").unwrap();
@@ -181,7 +230,9 @@ mod tests {
             assert!(!into.exists());
         }
         install(&files, &right, &into).unwrap();
-        assert!(FILES.iter().zip(&files).all(|(name, bytes)| std::fs::read(into.join(name)).unwrap() == *bytes));
+        assert!(
+            FILES.iter().zip(&files).all(|(name, bytes)| std::fs::read(into.join(name)).unwrap() == *bytes)
+        );
     }
 
     /// A hub on this machine that knows two files.
@@ -198,7 +249,10 @@ mod tests {
                 let found = ["/datasets/o/d/resolve/main/a.parquet", "/datasets/o/d/resolve/main/b.parquet"];
                 let found = found.iter().position(|path| first.split(' ').nth(1) == Some(path));
                 let (status, body) = found.map_or(("404 Not Found", &[][..]), |i| ("200 OK", &files[i][..]));
-                let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nETag: \"1\"\r\nConnection: close\r\n\r\n", body.len());
+                let head = format!(
+                    "HTTP/1.1 {status}\r\nContent-Length: {}\r\nETag: \"1\"\r\nConnection: close\r\n\r\n",
+                    body.len()
+                );
                 let _ = (&stream).write_all(head.as_bytes());
                 if first.starts_with("GET") {
                     let _ = (&stream).write_all(body);

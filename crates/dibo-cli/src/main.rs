@@ -57,7 +57,8 @@ enum Command {
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
     },
-    /// Find steps (and FAB's penalty) for an experiment, and write the best setting as a file that `dibo run` takes
+    /// Find steps (and FAB's penalty) for an experiment, and write the best setting as a file that `dibo run`
+    /// takes
     Tune(tune::Options),
     /// Make the plots and the report of a results folder again
     Report {
@@ -129,13 +130,15 @@ struct RunOptions {
     /// Do everything anew instead of going on where an earlier run stopped
     #[arg(long)]
     fresh: bool,
-    /// Record more along the runs: `theory` for the proof's errors, distances, Lyapunov function and invariants
+    /// Record more along the runs: `theory` for the proof's errors, distances, Lyapunov function and
+    /// invariants
     #[arg(long, value_name = "WHAT", value_parser = ["theory"])]
     watch: Option<String>,
 }
 
 fn main() -> ExitCode {
-    // Whoever stops reading (`dibo list | head`) ends the program quietly, as with other commands, instead of making it panic.
+    // Whoever stops reading (`dibo list | head`) ends the program quietly, as with other commands, instead of
+    // making it panic.
     #[cfg(unix)]
     // SAFETY: nothing else has touched signals yet.
     unsafe {
@@ -147,7 +150,10 @@ fn main() -> ExitCode {
         Err(wrong) => {
             let text = wrong.to_string();
             let what = text.split("\n\nUsage").next().unwrap_or(&text).trim_start_matches("error: ");
-            eprintln!("dibo: {}; `dibo --help` shows what there is", what.split_whitespace().collect::<Vec<_>>().join(" "));
+            eprintln!(
+                "dibo: {}; `dibo --help` shows what there is",
+                what.split_whitespace().collect::<Vec<_>>().join(" ")
+            );
             return ExitCode::from(2);
         }
     };
@@ -164,7 +170,10 @@ fn main() -> ExitCode {
 fn act(command: Option<Command>) -> Result<ExitCode> {
     match command {
         None => {
-            println!("dibo {}: the quick start. `dibo --help` shows all commands.\n", env!("CARGO_PKG_VERSION"));
+            println!(
+                "dibo {}: the quick start. `dibo --help` shows all commands.\n",
+                env!("CARGO_PKG_VERSION")
+            );
             let options = RunOptions {
                 set: Vec::new(),
                 seeds: None,
@@ -197,8 +206,10 @@ fn act(command: Option<Command>) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::Trace { input }) => {
-            let text = std::fs::read_to_string(&input).with_context(|| format!("cannot read {}", input.display()))?;
-            let iterates = dibo::trace::trace(&text).map_err(|e| anyhow::anyhow!("{}: {e}", input.display()))?;
+            let text = std::fs::read_to_string(&input)
+                .with_context(|| format!("cannot read {}", input.display()))?;
+            let iterates =
+                dibo::trace::trace(&text).map_err(|e| anyhow::anyhow!("{}: {e}", input.display()))?;
             println!("{iterates:#}");
             Ok(ExitCode::SUCCESS)
         }
@@ -251,7 +262,8 @@ fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
     anyhow::ensure!(threads > 0 && threads <= 1024, "--threads is {threads}; it must be between 1 and 1024");
     let out = options.out.unwrap_or_else(|| Path::new("results").join(&experiment.name));
     if options.fresh && out.join("runs").is_dir() {
-        std::fs::remove_dir_all(out.join("runs")).with_context(|| format!("cannot clear {}", out.display()))?;
+        std::fs::remove_dir_all(out.join("runs"))
+            .with_context(|| format!("cannot clear {}", out.display()))?;
     }
     check::before(&mut experiment)?;
     if options.watch.is_some() {
@@ -263,8 +275,10 @@ fn run(name: &str, options: RunOptions) -> Result<ExitCode> {
     for warning in warnings(&experiment) {
         println!("  warning: {warning}");
     }
-    let (manifest, curves) =
-        runner::run(&experiment, &runner::Options { out: out.clone(), overrides: options.set, threads, engine, quiet: options.quiet })?;
+    let (manifest, curves) = runner::run(
+        &experiment,
+        &runner::Options { out: out.clone(), overrides: options.set, threads, engine, quiet: options.quiet },
+    )?;
     keep(&experiment, &out, &manifest, &curves)?;
     for run in manifest.runs.iter().filter(|r| r.outcome == "broken") {
         println!(
@@ -301,7 +315,11 @@ fn watched_figures() -> Vec<results::Figure> {
 
 /// Each warning once, with the series it belongs to.
 fn warnings(experiment: &Experiment) -> Vec<String> {
-    experiment.settings.iter().flat_map(|s| s.series.warnings.iter().map(|w| format!("{}: {w}", s.series.label))).collect()
+    experiment
+        .settings
+        .iter()
+        .flat_map(|s| s.series.warnings.iter().map(|w| format!("{}: {w}", s.series.label)))
+        .collect()
 }
 
 /// Writes the results and the report.
@@ -317,7 +335,11 @@ fn finish(out: &Path, manifest: &Manifest, curves: &Curves) -> Result<()> {
     let judged = claims::judge(manifest, curves);
     let mut extras = claims::extras(manifest, curves);
     extras.extend(report::memory::extra(manifest));
-    extras.extend(pictures::kept(out, manifest).into_iter().map(|(title, svg)| report::Extra { title, body: report::Body::Svg(svg) }));
+    extras.extend(
+        pictures::kept(out, manifest)
+            .into_iter()
+            .map(|(title, svg)| report::Extra { title, body: report::Body::Svg(svg) }),
+    );
     let page = report::write(out, manifest, curves, &judged, &extras)?;
     println!("\n{}", report::terminal_table(manifest));
     if !judged.is_empty() {

@@ -1,5 +1,5 @@
-//! Counts what is allocated, so that a run can say how much memory it needed at most: exact, on every system, and without what the
-//! system's allocator keeps of earlier runs.
+//! Counts what is allocated, so that a run can say how much memory it needed at most: exact, on every system,
+//! and without what the system's allocator keeps of earlier runs.
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -17,7 +17,8 @@ fn less(bytes: usize) {
     LIVE.fetch_sub(bytes, Relaxed);
 }
 
-// SAFETY: every call is handed on to the system's allocator as it is; the counters touch no memory of the caller.
+// SAFETY: every call is handed on to the system's allocator as it is; the counters touch no memory of the
+// caller.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         more(layout.size());

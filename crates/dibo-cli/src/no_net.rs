@@ -17,7 +17,10 @@ pub type CertificateOptions = Anything;
 pub type RouterOptions = Anything;
 
 pub fn absent(_: Anything) -> Result<ExitCode> {
-    bail!("this dibo was built without the network; build one with it: cargo build --release -p dibo-cli --features net (some minutes)")
+    bail!(
+        "this dibo was built without the network; build one with it: cargo build --release -p dibo-cli \
+        --features net (some minutes)"
+    )
 }
 
 pub use absent as agent;

@@ -1,4 +1,5 @@
-//! The picture of a cleaning: the training images that got the lowest weights, with the label they were given and the true one.
+//! The picture of a cleaning: the training images that got the lowest weights, with the label they were given
+//! and the true one.
 use crate::report::base64;
 use crate::results::Manifest;
 use dibo::problem::learning::{Learning, Model};
@@ -16,11 +17,15 @@ pub fn lowest<T: Real>(problem: &Learning<T>, views: &[View<'_, T>]) -> Option<S
     if matches!(problem.net().model, Model::Bert(_)) {
         return None;
     }
-    if views.iter().all(|v| v.name != "y") || x.columns.is_some() || (0..hands.len()).any(|i| x.row(i).len() != hands[i].train.len()) {
+    if views.iter().all(|v| v.name != "y")
+        || x.columns.is_some()
+        || (0..hands.len()).any(|i| x.row(i).len() != hands[i].train.len())
+    {
         return None;
     }
-    let mut samples: Vec<(f64, usize, usize)> =
-        (0..hands.len()).flat_map(|i| x.row(i).iter().enumerate().map(move |(j, psi)| (psi.f64(), i, j))).collect();
+    let mut samples: Vec<(f64, usize, usize)> = (0..hands.len())
+        .flat_map(|i| x.row(i).iter().enumerate().map(move |(j, psi)| (psi.f64(), i, j)))
+        .collect();
     samples.sort_by(|a, b| a.0.total_cmp(&b.0));
     if samples.first()?.0 == samples.last()?.0 {
         return None;
@@ -28,7 +33,8 @@ pub fn lowest<T: Real>(problem: &Learning<T>, views: &[View<'_, T>]) -> Option<S
     let (cell, side) = ((78, 104), (dealt.data.pixels() as f64).sqrt() as u32);
     let size = (COLUMNS * cell.0 + 8, ROWS * cell.1 + 8);
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"11\">",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" \
+        font-size=\"11\">",
         size.0, size.1
     );
     for (place, (psi, agent, j)) in samples.iter().take(COLUMNS * ROWS).enumerate() {
@@ -39,8 +45,10 @@ pub fn lowest<T: Real>(problem: &Learning<T>, views: &[View<'_, T>]) -> Option<S
         let truth = dealt.data.labels()[hand.train[*j] as usize];
         write!(
             svg,
-            "<image x=\"{left}\" y=\"{top}\" width=\"64\" height=\"64\" style=\"image-rendering:pixelated\" href=\"data:image/png;base64,{}\"/>\
-             <text x=\"{left}\" y=\"{}\" fill=\"#777\">given {}, is {truth}</text><text x=\"{left}\" y=\"{}\" fill=\"{colour}\">{mark}, σ {:.2}</text>",
+            "<image x=\"{left}\" y=\"{top}\" width=\"64\" height=\"64\" style=\"image-rendering:pixelated\" \
+            href=\"data:image/png;base64,{}\"/>\
+             <text x=\"{left}\" y=\"{}\" fill=\"#777\">given {}, is {truth}</text><text x=\"{left}\" \
+             y=\"{}\" fill=\"{colour}\">{mark}, σ {:.2}</text>",
             base64(&image),
             top + 77,
             hand.given[*j],
@@ -63,7 +71,12 @@ fn png(pixels: &[u8], side: u32) -> Option<Vec<u8>> {
 /// The pictures that the runs left in a results folder, with a title each.
 pub fn kept(out: &Path, manifest: &Manifest) -> Vec<(String, String)> {
     let read = |s: usize| std::fs::read_to_string(out.join("runs").join(format!("{s}.svg"))).ok();
-    let title =
-        |s: usize| format!("{}: the {} training images with the lowest weights (first seed)", manifest.series[s].label, COLUMNS * ROWS);
+    let title = |s: usize| {
+        format!(
+            "{}: the {} training images with the lowest weights (first seed)",
+            manifest.series[s].label,
+            COLUMNS * ROWS
+        )
+    };
     (0..manifest.series.len()).filter_map(|s| Some((title(s), read(s)?))).collect()
 }

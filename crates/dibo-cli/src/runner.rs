@@ -1,4 +1,5 @@
-//! Runs all settings of an experiment with all seeds: on all cores, with progress, and so that it can be stopped and taken up again.
+//! Runs all settings of an experiment with all seeds: on all cores, with progress, and so that it can be
+//! stopped and taken up again.
 use crate::device::Engine;
 use crate::experiment::spec::Problem;
 use crate::experiment::{Experiment, Setting};
@@ -49,7 +50,8 @@ pub struct Options {
     pub quiet: bool,
 }
 
-/// Runs an experiment and gives its results; finished and half-finished runs found in the folder are not done again.
+/// Runs an experiment and gives its results; finished and half-finished runs found in the folder are not done
+/// again.
 pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curves)> {
     let (began, started) = (Instant::now(), SystemTime::now());
     let jobs = jobs(experiment);
@@ -62,7 +64,8 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
     let alone = experiment.settings.iter().any(|s| s.run.alone);
     let workers = if alone || options.engine.is_some() { 1 } else { options.threads.min(jobs.len()).max(1) };
     let inside = (options.threads / workers).max(1);
-    let (next, done, reused, error) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(None));
+    let (next, done, reused, error) =
+        (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(None));
     let records: Vec<Mutex<Option<Kept>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     std::thread::scope(|scope| {
         for _ in 0..workers {
@@ -73,9 +76,23 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
                     if STOP.load(Relaxed) || error.lock().is_ok_and(|e| e.is_some()) {
                         return;
                     }
-                    match one(experiment, s, seed, &kept, &threads, &bar, &reused, workers == 1, options.engine.as_ref()) {
+                    match one(
+                        experiment,
+                        s,
+                        seed,
+                        &kept,
+                        &threads,
+                        &bar,
+                        &reused,
+                        workers == 1,
+                        options.engine.as_ref(),
+                    ) {
                         Ok(record) => {
-                            bar.set_message(format!("{}/{} runs", done.fetch_add(1, Relaxed) + 1, jobs.len()));
+                            bar.set_message(format!(
+                                "{}/{} runs",
+                                done.fetch_add(1, Relaxed) + 1,
+                                jobs.len()
+                            ));
                             *records[job].lock().expect("no panic while held") = Some(record);
                         }
                         Err(e) => *error.lock().expect("no panic while held") = Some(e),
@@ -87,7 +104,11 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
     bar.finish_and_clear();
     let kept_runs = reused.load(Relaxed);
     if kept_runs > 0 {
-        println!("{kept_runs} of {} runs were found finished in {} (--fresh does all anew)", jobs.len(), options.out.display());
+        println!(
+            "{kept_runs} of {} runs were found finished in {} (--fresh does all anew)",
+            jobs.len(),
+            options.out.display()
+        );
     }
     if let Some(e) = error.into_inner().expect("all threads are done") {
         return Err(e);
@@ -138,7 +159,9 @@ pub fn progress(total: u64, quiet: bool) -> ProgressBar {
     if quiet {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
-    let style = ProgressStyle::with_template("{bar:32.cyan/dim} {percent:>3} %  {msg}  {per_sec}  {elapsed} gone, {eta} to go");
+    let style = ProgressStyle::with_template(
+        "{bar:32.cyan/dim} {percent:>3} %  {msg}  {per_sec}  {elapsed} gone, {eta} to go",
+    );
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
@@ -161,8 +184,18 @@ fn one(
     engine: Option<&Engine>,
 ) -> Result<Kept> {
     let setting = &experiment.settings[s];
-    let job = Job { setting, s, seed, kept, digest: digest(experiment, setting, seed, engine), bar, alone, watch: experiment.watch };
-    if let Some((found, record)) = std::fs::read(job.finished()).ok().and_then(|b| postcard::from_bytes::<([u8; 32], Kept)>(&b).ok())
+    let job = Job {
+        setting,
+        s,
+        seed,
+        kept,
+        digest: digest(experiment, setting, seed, engine),
+        bar,
+        alone,
+        watch: experiment.watch,
+    };
+    if let Some((found, record)) =
+        std::fs::read(job.finished()).ok().and_then(|b| postcard::from_bytes::<([u8; 32], Kept)>(&b).ok())
         && found == job.digest
     {
         bar.inc(setting.run.iterations as u64);
@@ -177,18 +210,51 @@ fn one(
     }
     let loss = setting.loss(seed);
     match &problem {
-        Problem::PolicyEvaluation(p) => {
-            job.run(&*setting.algorithm, &**p, &graphs, &mut *network(graphs.clone(), loss, threads), 0, |_| None)
-        }
-        Problem::Quadratic(p) => job.run(&*setting.algorithm, &**p, &graphs, &mut *network(graphs.clone(), loss, threads), 0, |_| None),
-        Problem::Robust(p) => job.run(&*setting.algorithm, &**p, &graphs, &mut *network(graphs.clone(), loss, threads), 0, |_| None),
+        Problem::PolicyEvaluation(p) => job.run(
+            &*setting.algorithm,
+            &**p,
+            &graphs,
+            &mut *network(graphs.clone(), loss, threads),
+            0,
+            |_| None,
+        ),
+        Problem::Quadratic(p) => job.run(
+            &*setting.algorithm,
+            &**p,
+            &graphs,
+            &mut *network(graphs.clone(), loss, threads),
+            0,
+            |_| None,
+        ),
+        Problem::Robust(p) => job.run(
+            &*setting.algorithm,
+            &**p,
+            &graphs,
+            &mut *network(graphs.clone(), loss, threads),
+            0,
+            |_| None,
+        ),
         Problem::Learning64(p) => {
             let look = |views: &[View<'_, f64>]| pictures::lowest(p, views);
-            job.run(&*setting.algorithm, &**p, &graphs, &mut *network(graphs.clone(), loss, threads), p.dealt().bytes(), look)
+            job.run(
+                &*setting.algorithm,
+                &**p,
+                &graphs,
+                &mut *network(graphs.clone(), loss, threads),
+                p.dealt().bytes(),
+                look,
+            )
         }
         Problem::Learning32(p) => {
             let look = |views: &[View<'_, f32>]| pictures::lowest(p, views);
-            job.run(&*setting.algorithm32, &**p, &graphs, &mut *network(graphs.clone(), loss, threads), p.dealt().bytes(), look)
+            job.run(
+                &*setting.algorithm32,
+                &**p,
+                &graphs,
+                &mut *network(graphs.clone(), loss, threads),
+                p.dealt().bytes(),
+                look,
+            )
         }
     }
 }
@@ -214,7 +280,10 @@ impl Job<'_> {
     #[cfg(feature = "cuda")]
     fn run_on(&self, engine: &Engine, problem: Problem, graphs: Sequence, threads: &Threads) -> Result<Kept> {
         let Problem::Learning32(host) = problem else {
-            anyhow::bail!("{}: only cleaning with 32-bit numbers runs on the GPU; leave --device away", self.setting.series.label);
+            anyhow::bail!(
+                "{}: only cleaning with 32-bit numbers runs on the GPU; leave --device away",
+                self.setting.series.label
+            );
         };
         engine.guard(|| {
             let blocks = dibo::problem::SingleLevel::blocks(&*host);
@@ -227,7 +296,13 @@ impl Job<'_> {
     }
 
     #[cfg(not(feature = "cuda"))]
-    fn run_on(&self, engine: &Engine, _problem: Problem, _graphs: Sequence, _threads: &Threads) -> Result<Kept> {
+    fn run_on(
+        &self,
+        engine: &Engine,
+        _problem: Problem,
+        _graphs: Sequence,
+        _threads: &Threads,
+    ) -> Result<Kept> {
         match *engine {}
     }
 
@@ -242,7 +317,10 @@ impl Job<'_> {
         look: impl Fn(&[View<'_, T>]) -> Option<String>,
     ) -> Result<Kept> {
         let half = self.kept.join(format!("{}-{}.checkpoint", self.s, self.seed));
-        let resume = std::fs::read(&half).ok().and_then(|b| Checkpoint::<T>::from_bytes(&b).ok()).filter(|c| c.digest == self.digest);
+        let resume = std::fs::read(&half)
+            .ok()
+            .and_then(|b| Checkpoint::<T>::from_bytes(&b).ok())
+            .filter(|c| c.digest == self.digest);
         // A checkpoint of a large state takes long: they must not become the work.
         let patience = Duration::from_secs(20 + (6 * problem.agents() * problem.lower() / 5_000_000) as u64);
         let theory = (self.watch && self.setting.mixes_by_pulling()).then(|| {
@@ -250,7 +328,13 @@ impl Job<'_> {
             let facts = theory::graph::constants(graphs, plan.iterations.min(90));
             let constants = problem.constants().unwrap_or_else(|| estimate(problem));
             Theory {
-                observer: Observer::new(graphs, facts.mixing.as_ref(), Some(constants), plan.every, plan.iterations),
+                observer: Observer::new(
+                    graphs,
+                    facts.mixing.as_ref(),
+                    Some(constants),
+                    plan.every,
+                    plan.iterations,
+                ),
                 algorithm,
                 problem,
             }
@@ -269,8 +353,18 @@ impl Job<'_> {
             theory,
         };
         watch.moved_to(resume.as_ref().map_or(0, |c| c.k));
-        let record = engine::run(algorithm, problem, network, &problem.start(), &self.setting.run.plan(), resume, &mut watch)
-            .map_err(|e| anyhow::anyhow!("{}: {e}; remove {} to start anew", self.setting.series.label, half.display()))?;
+        let record = engine::run(
+            algorithm,
+            problem,
+            network,
+            &problem.start(),
+            &self.setting.run.plan(),
+            resume,
+            &mut watch,
+        )
+        .map_err(|e| {
+            anyhow::anyhow!("{}: {e}; remove {} to start anew", self.setting.series.label, half.display())
+        })?;
         if let Some(e) = watch.error.take() {
             return Err(e);
         }
@@ -285,7 +379,10 @@ impl Job<'_> {
             if let Some(picture) = watch.picture.filter(|_| self.seed == 0) {
                 write_file(&self.kept.join(format!("{}.svg", self.s)), picture.as_bytes())?;
             }
-            write_file(&self.finished(), &postcard::to_stdvec(&(self.digest, &kept)).context("cannot write a run")?)?;
+            write_file(
+                &self.finished(),
+                &postcard::to_stdvec(&(self.digest, &kept)).context("cannot write a run")?,
+            )?;
             let _ = std::fs::remove_file(&half);
         }
         Ok(kept)
@@ -293,7 +390,11 @@ impl Job<'_> {
 }
 
 /// The simulator, with links that lose messages where the experiment says so.
-pub fn network<T: Real>(graphs: Sequence, loss: Option<(Loss, bool)>, threads: &Threads) -> Box<dyn Network<T>> {
+pub fn network<T: Real>(
+    graphs: Sequence,
+    loss: Option<(Loss, bool)>,
+    threads: &Threads,
+) -> Box<dyn Network<T>> {
     match loss {
         Some((loss, sums)) => Box::new(Lossy::new(graphs, loss, sums, threads.clone())),
         None => Box::new(Simulator::new(graphs, threads.clone())),
@@ -326,7 +427,11 @@ struct Theory<'a, T: Real> {
 
 impl<T: Real> Theory<'_, T> {
     fn look(&mut self, k: usize, views: &[View<'_, T>]) -> Seen {
-        let penalty = self.algorithm.penalty_steps(k).map(|s| theory::watch::Steps::Penalty { lambda: s.lambda, eta: s.eta, g: s.g });
+        let penalty = self.algorithm.penalty_steps(k).map(|s| theory::watch::Steps::Penalty {
+            lambda: s.lambda,
+            eta: s.eta,
+            g: s.g,
+        });
         let steps = penalty.or_else(|| self.algorithm.single_step(k).map(theory::watch::Steps::Single));
         self.observer.look(k, self.problem, steps, views)
     }
@@ -404,11 +509,16 @@ fn vectors<T: Real>(views: &[View<'_, T>]) -> String {
             None => sizes.push((numbers, vec![names])),
         }
     }
-    let parts = sizes.iter().map(|(numbers, names)| format!("{} × {numbers} ({})", names.len(), names.join(", ")));
+    let parts =
+        sizes.iter().map(|(numbers, names)| format!("{} × {numbers} ({})", names.len(), names.join(", ")));
     format!("{} numbers of {} bytes", parts.collect::<Vec<_>>().join(" + "), size_of::<T>())
 }
 
-fn gather(experiment: &Experiment, jobs: &[(usize, u64)], records: impl Iterator<Item = Option<Kept>>) -> (Vec<RunRecord>, Curves) {
+fn gather(
+    experiment: &Experiment,
+    jobs: &[(usize, u64)],
+    records: impl Iterator<Item = Option<Kept>>,
+) -> (Vec<RunRecord>, Curves) {
     let records: Vec<_> = jobs.iter().zip(records).filter_map(|(job, r)| r.map(|r| (*job, r))).collect();
     let mut metrics: Vec<String> = Vec::new();
     // Some metrics compare with the iteration before, so the first evaluation has none of them.
@@ -449,7 +559,9 @@ fn gather(experiment: &Experiment, jobs: &[(usize, u64)], records: impl Iterator
             state_bytes: record.state_bytes,
             memory,
             last: last.values.iter().filter(|v| v.1.is_finite()).cloned().collect(),
-            smallest: over_run(&record.samples, |values| values.iter().copied().fold(f64::INFINITY, f64::min)),
+            smallest: over_run(&record.samples, |values| {
+                values.iter().copied().fold(f64::INFINITY, f64::min)
+            }),
             mean: over_run(&record.samples, |values| values.iter().sum::<f64>() / values.len() as f64),
         });
     }
@@ -469,7 +581,9 @@ fn machine(threads: usize) -> Machine {
         let line = text.lines().find(|l| l.starts_with(key))?.split_once(':')?.1.trim().to_string();
         Some(line)
     };
-    let memory = read("/proc/meminfo", "MemTotal").and_then(|m| m.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0) * 1024;
+    let memory =
+        read("/proc/meminfo", "MemTotal").and_then(|m| m.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0)
+            * 1024;
     Machine {
         system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         cpu: read("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown CPU".into()),

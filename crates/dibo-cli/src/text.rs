@@ -1,5 +1,5 @@
-//! Texts: reviews in JSON or parquet, cut into tokens with a model's own tokenizer and kept as numbers; and models as the Hugging Face hub has them
-//! (config.json, model.safetensors, tokenizer.json in one folder).
+//! Texts: reviews in JSON or parquet, cut into tokens with a model's own tokenizer and kept as numbers; and
+//! models as the Hugging Face hub has them (config.json, model.safetensors, tokenizer.json in one folder).
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use dibo::data::Dataset;
 use dibo::problem::learning::bert::{Bert, LinearAt, Pool};
@@ -42,9 +42,18 @@ pub fn sizes(folder: &Path, pool: Pool) -> Result<Bert> {
     let path = folder.join("config.json");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let c: Config = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
-    ensure!(c.hidden_act == "gelu", "{}: hidden_act is '{}'; only 'gelu' is known", path.display(), c.hidden_act);
+    ensure!(
+        c.hidden_act == "gelu",
+        "{}: hidden_act is '{}'; only 'gelu' is known",
+        path.display(),
+        c.hidden_act
+    );
     let kind = &c.position_embedding_type;
-    ensure!(kind == "absolute", "{}: position_embedding_type is '{kind}'; only 'absolute' is known", path.display());
+    ensure!(
+        kind == "absolute",
+        "{}: position_embedding_type is '{kind}'; only 'absolute' is known",
+        path.display()
+    );
     let bert = Bert {
         vocabulary: c.vocab_size,
         positions: c.max_position_embeddings,
@@ -66,24 +75,42 @@ pub fn pretrained(folder: &Path, bert: &Bert, classes: usize, row: &mut [f64]) -
     let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|e| anyhow!("{}: {e}", path.display()))?;
     // Some files hold the encoder alone, some a model around it.
-    let prefix = ["", "bert."].into_iter().find(|p| file.tensor(&format!("{p}embeddings.word_embeddings.weight")).is_ok());
-    let prefix = prefix.ok_or_else(|| anyhow!("{}: there is no embeddings.word_embeddings.weight in it; is it a BERT?", path.display()))?;
+    let prefix = ["", "bert."]
+        .into_iter()
+        .find(|p| file.tensor(&format!("{p}embeddings.word_embeddings.weight")).is_ok());
+    let prefix = prefix.ok_or_else(|| {
+        anyhow!("{}: there is no embeddings.word_embeddings.weight in it; is it a BERT?", path.display())
+    })?;
     let mut put = |name: String, at: std::ops::Range<usize>| -> Result<()> {
         // Old files say gamma and beta.
-        let old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
+        let old =
+            name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
         let find = |n: &str| file.tensor(&format!("{prefix}{n}"));
-        let tensor = find(&name).or_else(|_| find(&old)).map_err(|_| anyhow!("{}: {prefix}{name} is missing", path.display()))?;
+        let tensor = find(&name)
+            .or_else(|_| find(&old))
+            .map_err(|_| anyhow!("{}: {prefix}{name} is missing", path.display()))?;
         let numbers: usize = tensor.shape().iter().product();
-        ensure!(numbers == at.len(), "{}: {name} holds {numbers} numbers; config.json asks for {}", path.display(), at.len());
+        ensure!(
+            numbers == at.len(),
+            "{}: {name} holds {numbers} numbers; config.json asks for {}",
+            path.display(),
+            at.len()
+        );
         let data = tensor.data();
         let to = row[at].iter_mut();
         match tensor.dtype() {
-            Dtype::F32 => to.zip(data.chunks_exact(4)).for_each(|(t, b)| *t = f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]))),
-            Dtype::BF16 => to
-                .zip(data.chunks_exact(2))
-                .for_each(|(t, b)| *t = f64::from(f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16))),
-            Dtype::F16 => to.zip(data.chunks_exact(2)).for_each(|(t, b)| *t = half(u16::from_le_bytes([b[0], b[1]]))),
-            other => bail!("{}: {name} has numbers of kind {other:?}; known are F32, F16 and BF16", path.display()),
+            Dtype::F32 => to
+                .zip(data.chunks_exact(4))
+                .for_each(|(t, b)| *t = f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]))),
+            Dtype::BF16 => to.zip(data.chunks_exact(2)).for_each(|(t, b)| {
+                *t = f64::from(f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16))
+            }),
+            Dtype::F16 => {
+                to.zip(data.chunks_exact(2)).for_each(|(t, b)| *t = half(u16::from_le_bytes([b[0], b[1]])))
+            }
+            other => {
+                bail!("{}: {name} has numbers of kind {other:?}; known are F32, F16 and BF16", path.display())
+            }
         }
         Ok(())
     };
@@ -117,7 +144,8 @@ pub fn pretrained(folder: &Path, bert: &Bert, classes: usize, row: &mut [f64]) -
 
 /// A 16-bit IEEE number.
 fn half(bits: u16) -> f64 {
-    let (sign, exponent, fraction) = (if bits >> 15 == 1 { -1.0 } else { 1.0 }, i32::from(bits >> 10 & 31), f64::from(bits & 1023));
+    let (sign, exponent, fraction) =
+        (if bits >> 15 == 1 { -1.0 } else { 1.0 }, i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     sign * match exponent {
         0 => fraction * 2f64.powi(-24),
         31 if fraction > 0.0 => f64::NAN,
@@ -131,8 +159,9 @@ type Review = (String, u8);
 
 /// Training and test reviews of IMDB as token numbers of a model, two bytes each, `length` a review.
 ///
-/// They are read from `imdb/reviews.json` or from the hub's parquet files in `imdb`, and kept in `imdb/tokens-LENGTH-DIGEST.bin` beside them, where the
-/// digest is the tokenizer's: a folder with that file alone will do.
+/// They are read from `imdb/reviews.json` or from the hub's parquet files in `imdb`, and kept in
+/// `imdb/tokens-LENGTH-DIGEST.bin` beside them, where the digest is the tokenizer's: a folder with that file
+/// alone will do.
 pub fn imdb(folder: &Path, model: &Path, length: usize) -> Result<(Dataset, Dataset)> {
     let path = model.join("tokenizer.json");
     let tokenizer = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -140,10 +169,12 @@ pub fn imdb(folder: &Path, model: &Path, length: usize) -> Result<(Dataset, Data
     let kept = folder.join(format!("tokens-{length}-{}.bin", &digest[..12]));
     if kept.exists() {
         let bytes = std::fs::read(&kept).with_context(|| format!("cannot read {}", kept.display()))?;
-        return unpack(&bytes, length).with_context(|| format!("{}: remove it, and it is made anew", kept.display()));
+        return unpack(&bytes, length)
+            .with_context(|| format!("{}: remove it, and it is made anew", kept.display()));
     }
     let [train, test] = reviews(folder)?;
-    let cut = |reviews: &[Review]| tokens(&tokenizer, reviews, length).with_context(|| path.display().to_string());
+    let cut =
+        |reviews: &[Review]| tokens(&tokenizer, reviews, length).with_context(|| path.display().to_string());
     let bytes = pack(&[(cut(&train)?, labels(&train)), (cut(&test)?, labels(&test))]);
     // Only a convenience: a folder that cannot be written is no mistake.
     let _ = std::fs::write(&kept, &bytes);
@@ -172,7 +203,8 @@ fn unpack(bytes: &[u8], length: usize) -> Result<(Dataset, Dataset)> {
             *rest = after;
             Ok::<_, anyhow::Error>(part.to_vec())
         };
-        let count = u64::from_le_bytes(cut(&mut rest, 8)?.try_into().map_err(|_| anyhow!("it is cut off"))?) as usize;
+        let count =
+            u64::from_le_bytes(cut(&mut rest, 8)?.try_into().map_err(|_| anyhow!("it is cut off"))?) as usize;
         let labels = cut(&mut rest, count)?;
         let tokens = cut(&mut rest, count.checked_mul(2 * length).ok_or_else(|| anyhow!("it is damaged"))?)?;
         Dataset::new(tokens, labels, 2 * length, 2).map_err(anyhow::Error::msg)
@@ -192,7 +224,9 @@ fn tokens(tokenizer: &[u8], reviews: &[Review], length: usize) -> Result<Vec<u8>
         for encoding in tokenizer.encode_batch_fast(texts, true).map_err(|e| anyhow!("{e}"))? {
             let ids = encoding.get_ids().iter().copied().chain(std::iter::repeat(0)).take(length);
             for id in ids {
-                bytes.extend(u16::try_from(id).map_err(|_| anyhow!("token {id} does not fit 16 bits"))?.to_le_bytes());
+                bytes.extend(
+                    u16::try_from(id).map_err(|_| anyhow!("token {id} does not fit 16 bits"))?.to_le_bytes(),
+                );
             }
         }
     }
@@ -211,7 +245,11 @@ fn reviews(folder: &Path) -> Result<[Vec<Review>; 2]> {
         let text = std::fs::read(&json).with_context(|| format!("cannot read {}", json.display()))?;
         let lines: Vec<Line> = serde_json::from_slice(&text).with_context(|| json.display().to_string())?;
         let count = lines.len();
-        ensure!(count > 0 && count.is_multiple_of(4), "{}: {count} reviews; four equal parts are expected", json.display());
+        ensure!(
+            count > 0 && count.is_multiple_of(4),
+            "{}: {count} reviews; four equal parts are expected",
+            json.display()
+        );
         ensure!(lines.iter().all(|l| l.s < 2), "{}: a label is neither 0 nor 1", json.display());
         // Four equal parts: test negative, train negative, test positive, train positive.
         let mut parts = [Vec::new(), Vec::new()];
@@ -222,7 +260,8 @@ fn reviews(folder: &Path) -> Result<[Vec<Review>; 2]> {
         let path = folder.join(format!("{name}-00000-of-00001.parquet"));
         if !path.exists() {
             bail!(
-                "{}: there is neither reviews.json nor the hub's parquet files (train- and test-00000-of-00001.parquet)",
+                "{}: there is neither reviews.json nor the hub's parquet files (train- and \
+                test-00000-of-00001.parquet)",
                 folder.display()
             );
         }
@@ -240,7 +279,9 @@ fn parquet_reviews(path: &Path) -> Result<Vec<Review>> {
     for row in reader.get_row_iter(None)? {
         let row = row?;
         let find = |name: &str| row.get_column_iter().find(|c| c.0 == name).map(|c| c.1);
-        let (Some(Field::Str(text)), Some(label)) = (find("text"), find("label")) else { bail!("the columns text and label are expected") };
+        let (Some(Field::Str(text)), Some(label)) = (find("text"), find("label")) else {
+            bail!("the columns text and label are expected")
+        };
         let label = match label {
             Field::Long(l) => *l,
             Field::Int(l) => i64::from(*l),
@@ -259,9 +300,14 @@ mod tests {
 
     #[test]
     fn half_precision() {
-        for (bits, value) in
-            [(0x3c00, 1.0), (0xc000, -2.0), (0x3555, 0.333_251_953_125), (0x0001, 2f64.powi(-24)), (0x7bff, 65504.0), (0x8000, 0.0)]
-        {
+        for (bits, value) in [
+            (0x3c00, 1.0),
+            (0xc000, -2.0),
+            (0x3555, 0.333_251_953_125),
+            (0x0001, 2f64.powi(-24)),
+            (0x7bff, 65504.0),
+            (0x8000, 0.0),
+        ] {
             assert_eq!(half(bits), value);
         }
         assert!(half(0x7c01).is_nan() && half(0xfc00) == f64::NEG_INFINITY);
@@ -271,7 +317,10 @@ mod tests {
     fn tokens_are_kept_as_they_were() {
         let bytes = pack(&[(vec![1, 0, 2, 0], vec![1]), (vec![3, 0, 0, 0, 4, 0, 5, 0], vec![0, 1])]);
         let (train, test) = unpack(&bytes, 2).unwrap();
-        assert_eq!((train.image(0), test.image(1), test.labels()), (&[1, 0, 2, 0][..], &[4, 0, 5, 0][..], &[0, 1][..]));
+        assert_eq!(
+            (train.image(0), test.image(1), test.labels()),
+            (&[1, 0, 2, 0][..], &[4, 0, 5, 0][..], &[0, 1][..])
+        );
         for cut in 0..bytes.len() {
             assert!(unpack(&bytes[..cut], 2).is_err());
         }

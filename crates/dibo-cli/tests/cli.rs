@@ -3,7 +3,11 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn dibo(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_dibo")).current_dir(folder).args(arguments).output().expect("the command starts")
+    Command::new(env!("CARGO_BIN_EXE_dibo"))
+        .current_dir(folder)
+        .args(arguments)
+        .output()
+        .expect("the command starts")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -47,7 +51,9 @@ fn a_run_leaves_everything_behind() {
     let output = dibo(folder.path(), &["run", "small.toml", "--quiet"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let out = folder.path().join("results/small");
-    for file in ["manifest.json", "curves.csv", "curves.parquet", "report.html", "plots/error.svg", "plots/error.png"] {
+    for file in
+        ["manifest.json", "curves.csv", "curves.parquet", "report.html", "plots/error.svg", "plots/error.png"]
+    {
         assert!(out.join(file).metadata().unwrap().len() > 0, "{file}");
     }
     assert!(text(&output.stdout).contains("λ=60"));
@@ -67,13 +73,32 @@ fn threads_do_not_change_results() {
         let out = format!("out{threads}");
         let output = dibo(
             folder.path(),
-            &["run", "small.toml", "--quiet", "--threads", threads, "--out", &out, "--seeds", "1", "--set", "problem.agents=500"],
+            &[
+                "run",
+                "small.toml",
+                "--quiet",
+                "--threads",
+                threads,
+                "--out",
+                &out,
+                "--seeds",
+                "1",
+                "--set",
+                "problem.agents=500",
+            ],
         );
         assert!(output.status.success(), "{}", text(&output.stderr));
         let csv = std::fs::read_to_string(folder.path().join(out).join("curves.csv")).unwrap();
         // All but the seconds.
         csv.lines()
-            .map(|l| l.split(',').enumerate().filter(|(i, _)| *i != 3).map(|(_, v)| v).collect::<Vec<_>>().join(","))
+            .map(|l| {
+                l.split(',')
+                    .enumerate()
+                    .filter(|(i, _)| *i != 3)
+                    .map(|(_, v)| v)
+                    .collect::<Vec<_>>()
+                    .join(",")
+            })
             .collect::<Vec<_>>()
     };
     assert_eq!(curves("1"), curves("2"));
@@ -93,7 +118,11 @@ fn bad_input_gets_one_clear_line_and_exit_code_2() {
         ("agents = 5", "agents = \"five\"", &["bad.toml:6", "invalid type"]),
         ("name = \"fab\"", "name = \"fub\"", &["bad.toml:19", "no algorithm 'fub'", "push-pull-soba"]),
         ("kind = \"cycle\"", "kind = \"cyclic\"", &["bad.toml:11", "cyclic", "erdos-renyi"]),
-        ("kind = \"cycle\"", "kind = \"erdos-renyi\"", &["bad.toml", "not strongly connected", "cannot reach agent", "allow_disconnected"]),
+        (
+            "kind = \"cycle\"",
+            "kind = \"erdos-renyi\"",
+            &["bad.toml", "not strongly connected", "cannot reach agent", "allow_disconnected"],
+        ),
         ("kind = \"cycle\"", "kind = \"file\"\nfile = \"missing.json\"", &["bad.toml", "missing.json"]),
         ("kind = \"policy-evaluation\"", "kind = \"poker\"", &["bad.toml:5", "poker", "quadratic"]),
         ("iterations = 400", "iterations = 0", &["bad.toml:15", "iterations is 0"]),
@@ -119,7 +148,8 @@ fn bad_input_gets_one_clear_line_and_exit_code_2() {
     let missing = dibo(folder.path(), &["run", "nothing.toml"]);
     assert_eq!(missing.status.code(), Some(2));
     assert!(
-        text(&missing.stderr).contains("there is no experiment") && text(&missing.stderr).contains("sensitivity"),
+        text(&missing.stderr).contains("there is no experiment")
+            && text(&missing.stderr).contains("sensitivity"),
         "{}",
         text(&missing.stderr)
     );
@@ -138,7 +168,11 @@ fn a_matrix_that_is_not_stochastic_is_refused() {
         (half, "[[1.5,0.5],[-0.5,0.5]]", "B of graph 0 holds -0.5"),
     ] {
         std::fs::write(folder.path().join("graphs.json"), format!("[{{\"A\": {a}, \"B\": {b}}}]")).unwrap();
-        let file = SMALL.replacen("kind = \"cycle\"", "kind = \"file\"\nfile = \"graphs.json\"", 1).replacen("agents = 5", "agents = 2", 1);
+        let file = SMALL.replacen("kind = \"cycle\"", "kind = \"file\"\nfile = \"graphs.json\"", 1).replacen(
+            "agents = 5",
+            "agents = 2",
+            1,
+        );
         std::fs::write(folder.path().join("bad.toml"), file).unwrap();
         let output = dibo(folder.path(), &["run", "bad.toml", "--quiet"]);
         assert_eq!(output.status.code(), Some(2));
@@ -160,7 +194,8 @@ fn a_stopped_run_goes_on_to_the_same_bits() {
             .unwrap()
     };
     assert!(go("whole", "400000").wait().unwrap().success());
-    // Interrupt the second one as soon as it is at work, then let it go on. If it was too fast, it has simply finished.
+    // Interrupt the second one as soon as it is at work, then let it go on. If it was too fast, it has simply
+    // finished.
     let mut child = go("parts", "400000");
     let runs = folder.path().join("parts/runs");
     while !runs.is_dir() && child.try_wait().unwrap().is_none() {
@@ -173,7 +208,13 @@ fn a_stopped_run_goes_on_to_the_same_bits() {
     let values = |out: &str| {
         let csv = std::fs::read_to_string(folder.path().join(out).join("curves.csv")).unwrap();
         csv.lines()
-            .map(|l| l.split(',').enumerate().filter(|(i, _)| *i != 3).map(|(_, v)| v.to_string()).collect::<Vec<_>>())
+            .map(|l| {
+                l.split(',')
+                    .enumerate()
+                    .filter(|(i, _)| *i != 3)
+                    .map(|(_, v)| v.to_string())
+                    .collect::<Vec<_>>()
+            })
             .collect::<Vec<_>>()
     };
     assert_eq!(values("whole"), values("parts"));
@@ -193,14 +234,22 @@ fn trace_prints_json() {
 #[test]
 fn tune_finds_goes_on_and_writes_a_file_that_runs() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("small.toml"), SMALL.replace("every = 20", "every = 20\ntarget = 0.2")).unwrap();
+    std::fs::write(folder.path().join("small.toml"), SMALL.replace("every = 20", "every = 20\ntarget = 0.2"))
+        .unwrap();
     let tune = |arguments: &[&str]| {
-        let output = dibo(folder.path(), &[&["tune", "small.toml", "--quiet", "--seeds", "2", "--out", "t"], arguments].concat());
+        let output = dibo(
+            folder.path(),
+            &[&["tune", "small.toml", "--quiet", "--seeds", "2", "--out", "t"], arguments].concat(),
+        );
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout)
     };
-    let line =
-        |out: &str, with: &str| out.lines().find(|l| l.contains(with)).unwrap_or_else(|| panic!("{with} is missing in {out}")).to_string();
+    let line = |out: &str, with: &str| {
+        out.lines()
+            .find(|l| l.contains(with))
+            .unwrap_or_else(|| panic!("{with} is missing in {out}"))
+            .to_string()
+    };
     let first = tune(&[]);
     let best = line(&first, "best: ");
     // The lists of the file are the grid: λ is 20 or 60.
@@ -213,7 +262,8 @@ fn tune_finds_goes_on_and_writes_a_file_that_runs() {
     assert_eq!(line(&again, "best: "), best);
     assert!(line(&again, "iterations run").starts_with("0 iterations run"), "{again}");
     // Cut off in the middle: half of what was kept is gone, the rest is done again, to the same end.
-    let tracks: Vec<_> = std::fs::read_dir(folder.path().join("t/tracks")).unwrap().map(|e| e.unwrap().path()).collect();
+    let tracks: Vec<_> =
+        std::fs::read_dir(folder.path().join("t/tracks")).unwrap().map(|e| e.unwrap().path()).collect();
     tracks.iter().step_by(2).for_each(|p| std::fs::remove_file(p).unwrap());
     let resumed = tune(&[]);
     assert_eq!(line(&resumed, "best: "), best);
@@ -231,14 +281,19 @@ fn watching_the_theory_records_it_and_stops_a_run_that_breaks_it() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("small.toml"), SMALL).unwrap();
     let run = |arguments: &[&str]| {
-        let output = dibo(folder.path(), &[&["run", "small.toml", "--quiet", "--seeds", "1", "--watch", "theory"], arguments].concat());
+        let output = dibo(
+            folder.path(),
+            &[&["run", "small.toml", "--quiet", "--seeds", "1", "--watch", "theory"], arguments].concat(),
+        );
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout)
     };
     assert!(!run(&["--set", "run.every=1", "--set", "run.iterations=50"]).contains("stopped,"));
     let out = folder.path().join("results/small");
     let curves = std::fs::read_to_string(out.join("curves.csv")).unwrap();
-    for column in ["V_D", "V_S", "D_x", "S_z", "y_gap", "z_gap", "lyapunov", "penalty_bias", "averaged_dynamics"] {
+    for column in
+        ["V_D", "V_S", "D_x", "S_z", "y_gap", "z_gap", "lyapunov", "penalty_bias", "averaged_dynamics"]
+    {
         assert!(curves.lines().next().unwrap().contains(column), "{column}");
     }
     assert!(out.join("plots/theory-lyapunov.svg").exists());

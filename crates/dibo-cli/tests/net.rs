@@ -40,7 +40,11 @@ fn gives_the_simulators_bits(more: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let output = launch(folder.path(), more).arg("--verify").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("every bit"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && said.contains("every bit"),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[test]
@@ -51,7 +55,17 @@ fn spoilt_packets_over_tls_give_the_simulators_bits() {
 /// It writes to agents that are gone, which must not be its end.
 #[test]
 fn a_router_outlives_agents_that_are_killed() {
-    gives_the_simulators_bits(&["--router", "--set", "run.iterations=3000", "--kills", "4", "--kill-every", "0.2", "--checkpoint", "0.1"]);
+    gives_the_simulators_bits(&[
+        "--router",
+        "--set",
+        "run.iterations=3000",
+        "--kills",
+        "4",
+        "--kill-every",
+        "0.2",
+        "--checkpoint",
+        "0.1",
+    ]);
 }
 
 /// Waits for what must become true.
@@ -66,7 +80,10 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
 #[test]
 fn no_agent_outlives_a_launch_that_is_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut child = launch(folder.path(), &["--tcp", "--set", "run.iterations=100000000"]).stdout(Stdio::null()).spawn().unwrap();
+    let mut child = launch(folder.path(), &["--tcp", "--set", "run.iterations=100000000"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     let agents = folder.path().join("results/small/agents");
     until("the agents run", || agents.join("0/0-0.checkpoint").exists());
     // SIGKILL: it cannot tell its agents.
@@ -74,7 +91,8 @@ fn no_agent_outlives_a_launch_that_is_killed() {
     child.wait().unwrap();
     for log in ["0.log", "2.log", "4.log"] {
         until(log, || {
-            std::fs::read_to_string(agents.join(log)).is_ok_and(|text| text.contains("the process that started this one is gone"))
+            std::fs::read_to_string(agents.join(log))
+                .is_ok_and(|text| text.contains("the process that started this one is gone"))
         });
     }
 }

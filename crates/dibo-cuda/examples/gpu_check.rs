@@ -1,6 +1,6 @@
-//! Checks the GPU against the host and times it: `gpu_check [kernels] [rows] [gradients] [runs] [mlp] [bert]` (all but the first if
-//! none is named).
-//! Prints a table; ends with code 1 if a number is not as near to the host's as it should be.
+//! Checks the GPU against the host and times it: `gpu_check [kernels] [rows] [gradients] [runs] [mlp] [bert]`
+//! (all but the first if none is named). Prints a table; ends with code 1 if a number is not as near to the
+//! host's as it should be.
 use dibo::algorithm::Algorithm;
 use dibo::algorithm::fab::Fab;
 use dibo::data::{Dataset, Noise, Partition, Recipe, Scaling, Split};
@@ -52,7 +52,10 @@ fn apart(a: &[f32], b: &[f32]) -> f64 {
 fn rows(gpu: &Arc<Gpu>, report: &mut Report) {
     for (n, width) in [(1, 5), (3, 45), (10, 30_001), (16, 1000), (32, 777), (40, 500)] {
         let sequence = Sequence::uniform(Cycle::new(n, 0.4, 3));
-        let (mut host, mut far) = (Simulator::new(sequence.clone(), Threads::one()), DeviceNetwork::new(gpu, sequence, Threads::one()));
+        let (mut host, mut far) = (
+            Simulator::new(sequence.clone(), Threads::one()),
+            DeviceNetwork::new(gpu, sequence, Threads::one()),
+        );
         let cut = width / 3;
         let all: [Rows<f32>; 3] = [1, 2, 3].map(|s| random_rows(n, width, s));
         let [mut v, mut t, d] = all.clone();
@@ -80,14 +83,22 @@ fn rows(gpu: &Arc<Gpu>, report: &mut Report) {
         dv.scale_difference(0.7, &dd, &one);
         dv.sub_scaled_columns(&[0.1, 0.3], &dt, &one);
         dt.divide_into(&dv, &w, &one);
-        report.near(&format!("other kernels, {n} agents, {width} columns"), apart(&dt.to_vec(), t.data()), 1e-6);
+        report.near(
+            &format!("other kernels, {n} agents, {width} columns"),
+            apart(&dt.to_vec(), t.data()),
+            1e-6,
+        );
         let view = |rows| dibo::algorithm::View { name: "t", rows, columns: Some(cut..width) };
         let (here, there) = (view(&t), view(&dt));
         let mean = here.mean().expect("rectangular");
         let gap = |a: f64, b: f64| (a - b).abs() / b.abs().max(1e-12);
         let (h, g) = (view(&v).gap(&here), view(&dv).gap(&there));
         let metrics = gap(there.spread(&[]), here.spread(&mean)).max(gap(g.0, h.0)).max(gap(g.1, h.1));
-        report.near(&format!("metrics, {n} agents, {width} columns"), if n == 1 { gap(g.1, h.1) } else { metrics }, 1e-4);
+        report.near(
+            &format!("metrics, {n} agents, {width} columns"),
+            if n == 1 { gap(g.1, h.1) } else { metrics },
+            1e-4,
+        );
     }
     // Speed: three stacks of 10 × 100M numbers.
     let (n, width) = (10, 100_000_000);
@@ -126,8 +137,9 @@ fn rows(gpu: &Arc<Gpu>, report: &mut Report) {
 fn images(samples: usize, pixels: usize, classes: usize, seed: u64) -> Arc<Dataset> {
     let mut r = stream(seed, Purpose::Instance, 0, 0);
     let labels: Vec<u8> = (0..samples).map(|_| r.random_range(0..classes as u8)).collect();
-    let images =
-        labels.iter().flat_map(|l| (0..pixels).map(|p| if p == *l as usize { 255 } else { r.random_range(0..120) }).collect::<Vec<u8>>());
+    let images = labels.iter().flat_map(|l| {
+        (0..pixels).map(|p| if p == *l as usize { 255 } else { r.random_range(0..120) }).collect::<Vec<u8>>()
+    });
     let images = images.collect();
     Arc::new(Dataset::new(images, labels, pixels, classes).expect("well formed"))
 }
@@ -137,7 +149,10 @@ fn texts(samples: usize, length: usize, words: usize, seed: u64) -> Arc<Dataset>
     let mut r = stream(seed, Purpose::Instance, 0, 0);
     let (mut bytes, mut labels) = (Vec::new(), Vec::new());
     for _ in 0..samples {
-        let (label, used) = (r.random_range(0..2u8), if r.random_range(0..3) == 0 { r.random_range(2..length) } else { length });
+        let (label, used) = (
+            r.random_range(0..2u8),
+            if r.random_range(0..3) == 0 { r.random_range(2..length) } else { length },
+        );
         for t in 0..length {
             let word = if t == 1 { 5 + u16::from(label) } else { r.random_range(7..words as u16) };
             bytes.extend((if t < used { word } else { 0 }).to_le_bytes());
@@ -148,16 +163,40 @@ fn texts(samples: usize, length: usize, words: usize, seed: u64) -> Arc<Dataset>
 }
 
 fn recipe(agents: usize) -> Recipe {
-    Recipe { agents, partition: Partition::Dirichlet(0.7), split: Split::Share(0.7), noise: Noise::Uniform, cr: 0.4, seed: 5 }
+    Recipe {
+        agents,
+        partition: Partition::Dirichlet(0.7),
+        split: Split::Share(0.7),
+        noise: Noise::Uniform,
+        cr: 0.4,
+        seed: 5,
+    }
 }
 
 fn bert(hidden: usize, layers: usize, heads: usize, words: usize, pool: Pool) -> Bert {
-    Bert { vocabulary: words, positions: 512, types: 2, hidden, layers, heads, intermediate: 4 * hidden, epsilon: 1e-12, pool }
+    Bert {
+        vocabulary: words,
+        positions: 512,
+        types: 2,
+        hidden,
+        layers,
+        heads,
+        intermediate: 4 * hidden,
+        epsilon: 1e-12,
+        pool,
+    }
 }
 
-fn problem(data: Arc<Dataset>, test: Arc<Dataset>, agents: usize, model: Model, batch: usize) -> Learning<f32> {
+fn problem(
+    data: Arc<Dataset>,
+    test: Arc<Dataset>,
+    agents: usize,
+    model: Model,
+    batch: usize,
+) -> Learning<f32> {
     let dealt = Arc::new(recipe(agents).deal(data, test).expect("enough samples"));
-    let p = Learning::new(dealt, model, Task::Cleaning { tau: 0.01, psi: 0.2 }, Scaling::Standardised, 3).expect("it makes sense");
+    let p = Learning::new(dealt, model, Task::Cleaning { tau: 0.01, psi: 0.2 }, Scaling::Standardised, 3)
+        .expect("it makes sense");
     if batch > 0 { p.batch(batch) } else { p }
 }
 
@@ -171,7 +210,14 @@ fn on_device<const N: usize>(far: &DeviceNetwork, mut stack: Stack<f32, N>) -> S
 }
 
 /// Directions and gradients at random points near the start, host against device.
-fn compare(gpu: &Arc<Gpu>, report: &mut Report, name: &str, make: &dyn Fn() -> Learning<f32>, precision: Precision, most: f64) {
+fn compare(
+    gpu: &Arc<Gpu>,
+    report: &mut Report,
+    name: &str,
+    make: &dyn Fn() -> Learning<f32>,
+    precision: Precision,
+    most: f64,
+) {
     let (host, device) = (make(), DeviceLearning::new(gpu, make(), precision).expect("the device takes it"));
     let n = Bilevel::agents(&host);
     let far = DeviceNetwork::new(gpu, Sequence::uniform(Cycle::new(n, 0.4, 3)), Threads::one());
@@ -184,9 +230,10 @@ fn compare(gpu: &Arc<Gpu>, report: &mut Report, name: &str, make: &dyn Fn() -> L
         x.iter_mut().for_each(|x| *x = r.random_range(-1.0..1.0));
         for to in [y, z] {
             // Parameters that pad the row stay zero.
-            to.iter_mut()
-                .zip(&start.y[0])
-                .for_each(|(t, s)| *t = *s as f32 * r.random_range(0.5..1.5) + if *s == 0.0 { 0.0 } else { r.random_range(-0.02..0.02) });
+            to.iter_mut().zip(&start.y[0]).for_each(|(t, s)| {
+                *t = *s as f32 * r.random_range(0.5..1.5)
+                    + if *s == 0.0 { 0.0 } else { r.random_range(-0.02..0.02) }
+            });
         }
     }
     let (owned, threads) = ((0..n).collect::<Vec<_>>(), Threads::new(8));
@@ -214,7 +261,11 @@ fn compare(gpu: &Arc<Gpu>, report: &mut Report, name: &str, make: &dyn Fn() -> L
     let at = At { k: 2, owned: &owned, threads: &threads };
     SingleLevel::gradients(&host, at, &x, &mut g);
     SingleLevel::gradients(&device, at, &points, &mut there);
-    report.near(&format!("{name}: a single-level gradient"), apart(&there.shared.to_vec(), g.shared.data()), most);
+    report.near(
+        &format!("{name}: a single-level gradient"),
+        apart(&there.shared.to_vec(), g.shared.data()),
+        most,
+    );
 }
 
 fn gradients(gpu: &Arc<Gpu>, report: &mut Report) {
@@ -235,10 +286,35 @@ fn gradients(gpu: &Arc<Gpu>, report: &mut Report) {
         1e-3,
     );
     for (precision, word, most) in [(Precision::Tf32, "TF32", 1e-3), (Precision::Bf16, "bf16", 1e-2)] {
-        let small = |pool| move || problem(texts(60, 24, 50, 1), texts(30, 24, 50, 2), 3, Model::Bert(bert(64, 2, 4, 50, pool)), 5);
-        compare(gpu, report, &format!("BERT 2x64, first token, {word}"), &small(Pool::First), precision, most);
+        let small = |pool| {
+            move || {
+                problem(
+                    texts(60, 24, 50, 1),
+                    texts(30, 24, 50, 2),
+                    3,
+                    Model::Bert(bert(64, 2, 4, 50, pool)),
+                    5,
+                )
+            }
+        };
+        compare(
+            gpu,
+            report,
+            &format!("BERT 2x64, first token, {word}"),
+            &small(Pool::First),
+            precision,
+            most,
+        );
         compare(gpu, report, &format!("BERT 2x64, mean, {word}"), &small(Pool::Mean), precision, most);
-        let mini = || problem(texts(60, 40, 900, 1), texts(30, 40, 900, 2), 2, Model::Bert(bert(384, 6, 12, 900, Pool::First)), 2);
+        let mini = || {
+            problem(
+                texts(60, 40, 900, 1),
+                texts(30, 40, 900, 2),
+                2,
+                Model::Bert(bert(384, 6, 12, 900, Pool::First)),
+                2,
+            )
+        };
         compare(gpu, report, &format!("BERT 6x384, {word}"), &mini, precision, most);
     }
 }
@@ -246,10 +322,26 @@ fn gradients(gpu: &Arc<Gpu>, report: &mut Report) {
 /// Whole runs of FAB, host against device: the first iterates agree, and the loss falls.
 fn runs(gpu: &Arc<Gpu>, report: &mut Report) {
     let sequence = Sequence::uniform(Cycle::new(4, 0.4, 3));
-    let fab = Fab { lambda: 1.0.into(), eta_x: 1.0.into(), eta_y: 0.05.into(), eta_z: None, penalty_form: Default::default() };
-    let make = || problem(texts(200, 16, 30, 1), texts(100, 16, 30, 2), 4, Model::Bert(bert(32, 1, 2, 30, Pool::Mean)), 4);
-    let (host, device) = (make(), DeviceLearning::new(gpu, make(), Precision::Tf32).expect("the device takes it"));
-    let (mut near, mut far) = (Simulator::new(sequence.clone(), Threads::one()), DeviceNetwork::new(gpu, sequence, Threads::one()));
+    let fab = Fab {
+        lambda: 1.0.into(),
+        eta_x: 1.0.into(),
+        eta_y: 0.05.into(),
+        eta_z: None,
+        penalty_form: Default::default(),
+    };
+    let make = || {
+        problem(
+            texts(200, 16, 30, 1),
+            texts(100, 16, 30, 2),
+            4,
+            Model::Bert(bert(32, 1, 2, 30, Pool::Mean)),
+            4,
+        )
+    };
+    let (host, device) =
+        (make(), DeviceLearning::new(gpu, make(), Precision::Tf32).expect("the device takes it"));
+    let (mut near, mut far) =
+        (Simulator::new(sequence.clone(), Threads::one()), DeviceNetwork::new(gpu, sequence, Threads::one()));
     let mut a = Algorithm::<f32>::start(&fab, &host, &mut near, &host.start());
     let mut b = Algorithm::<f32>::start(&fab, &device, &mut far, &device.start());
     for k in 0..20 {
@@ -258,9 +350,14 @@ fn runs(gpu: &Arc<Gpu>, report: &mut Report) {
     }
     for (x, y) in a.views().iter().zip(b.views()) {
         let (x, y) = (x.to_vecs().concat(), y.to_vecs().concat());
-        report.near(&format!("FAB, 20 iterations, {}", if x.len() == y.len() { "a view" } else { "SIZES DIFFER" }), apart(&y, &x), 2e-2);
+        report.near(
+            &format!("FAB, 20 iterations, {}", if x.len() == y.len() { "a view" } else { "SIZES DIFFER" }),
+            apart(&y, &x),
+            2e-2,
+        );
     }
-    let (here, there) = (dibo::metrics::evaluate(&host, &a.views()), dibo::metrics::evaluate(&device, &b.views()));
+    let (here, there) =
+        (dibo::metrics::evaluate(&host, &a.views()), dibo::metrics::evaluate(&device, &b.views()));
     for ((name, x), (_, y)) in here.iter().zip(&there) {
         println!("  {name:<20} host {x:>12.6}  device {y:>12.6}");
     }
@@ -269,7 +366,13 @@ fn runs(gpu: &Arc<Gpu>, report: &mut Report) {
 fn iteration(gpu: &Arc<Gpu>, name: &str, device: &DeviceLearning, iterations: usize) {
     let n = Bilevel::agents(device);
     let mut far = DeviceNetwork::new(gpu, Sequence::uniform(Cycle::new(n, 0.5, 3)), Threads::one());
-    let fab = Fab { lambda: 1.0.into(), eta_x: 1.0.into(), eta_y: 1e-4.into(), eta_z: None, penalty_form: Default::default() };
+    let fab = Fab {
+        lambda: 1.0.into(),
+        eta_x: 1.0.into(),
+        eta_y: 1e-4.into(),
+        eta_z: None,
+        penalty_form: Default::default(),
+    };
     let mut state = Algorithm::<f32>::start(&fab, device, &mut far, &device.start());
     (0..5).for_each(|k| state.step(k, device, &mut far));
     gpu.synchronize();
@@ -285,24 +388,63 @@ fn iteration(gpu: &Arc<Gpu>, name: &str, device: &DeviceLearning, iterations: us
     (0..iterations).for_each(|k| state.step(100 + k, device, &mut far));
     gpu.synchronize();
     value(&format!("{name}: median iteration, waited for"), times[iterations / 2], "ms");
-    value(&format!("{name}: mean of {iterations} iterations in a row"), many.elapsed().as_secs_f64() * 1e3 / iterations as f64, "ms");
+    value(
+        &format!("{name}: mean of {iterations} iterations in a row"),
+        many.elapsed().as_secs_f64() * 1e3 / iterations as f64,
+        "ms",
+    );
     value(&format!("{name}: GPU memory at most"), gpu.held().1 as f64 / (1u64 << 30) as f64, "GiB");
 }
 
-/// One model against another program's: `folder` holds sizes (text), weights and gradients (32 bits, in this library's order), tokens and labels.
+/// One model against another program's: `folder` holds sizes (text), weights and gradients (32 bits, in this
+/// library's order), tokens and labels.
 fn against(gpu: &Arc<Gpu>, report: &mut Report, folder: &str) {
-    let read = |name: &str| std::fs::read(format!("{folder}/{name}")).unwrap_or_else(|e| panic!("{folder}/{name}: {e}"));
-    let floats = |name: &str| read(name).chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect::<Vec<f32>>();
-    let sizes: Vec<usize> = String::from_utf8_lossy(&read("sizes")).split_whitespace().map(|s| s.parse().expect("a number")).collect();
-    let [vocabulary, positions, hidden, layers, heads, intermediate, length] = sizes[..] else { panic!("seven sizes") };
-    let model = Bert { vocabulary, positions, types: 2, hidden, layers, heads, intermediate, epsilon: 1e-12, pool: Pool::First };
+    let read = |name: &str| {
+        std::fs::read(format!("{folder}/{name}")).unwrap_or_else(|e| panic!("{folder}/{name}: {e}"))
+    };
+    let floats = |name: &str| {
+        read(name).chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect::<Vec<f32>>()
+    };
+    let sizes: Vec<usize> = String::from_utf8_lossy(&read("sizes"))
+        .split_whitespace()
+        .map(|s| s.parse().expect("a number"))
+        .collect();
+    let [vocabulary, positions, hidden, layers, heads, intermediate, length] = sizes[..] else {
+        panic!("seven sizes")
+    };
+    let model = Bert {
+        vocabulary,
+        positions,
+        types: 2,
+        hidden,
+        layers,
+        heads,
+        intermediate,
+        epsilon: 1e-12,
+        pool: Pool::First,
+    };
     let data = Arc::new(Dataset::new(read("tokens"), read("labels"), 2 * length, 2).expect("well formed"));
     let make = || {
-        let recipe = Recipe { agents: 1, partition: Partition::Uniform, split: Split::Share(0.5), noise: Noise::Uniform, cr: 0.0, seed: 5 };
+        let recipe = Recipe {
+            agents: 1,
+            partition: Partition::Uniform,
+            split: Split::Share(0.5),
+            noise: Noise::Uniform,
+            cr: 0.0,
+            seed: 5,
+        };
         let dealt = Arc::new(recipe.deal(data.clone(), data.clone()).expect("enough samples"));
-        Learning::<f32>::new(dealt, Model::Bert(model), Task::Cleaning { tau: 0.0, psi: 0.0 }, Scaling::Unit, 3).expect("it makes sense")
+        Learning::<f32>::new(
+            dealt,
+            Model::Bert(model),
+            Task::Cleaning { tau: 0.0, psi: 0.0 },
+            Scaling::Unit,
+            3,
+        )
+        .expect("it makes sense")
     };
-    let (weights, expected, owned, threads) = (floats("weights"), floats("gradients"), [0usize], Threads::new(8));
+    let (weights, expected, owned, threads) =
+        (floats("weights"), floats("gradients"), [0usize], Threads::new(8));
     let (host, mut x) = (make(), Stack::<f32, 1>::zeros(1, &Upper::Shared(weights.len()), &[]));
     assert_eq!(weights.len(), Bilevel::lower(&host), "the number of parameters");
     x.row_mut(0)[0].copy_from_slice(&weights);
@@ -311,7 +453,11 @@ fn against(gpu: &Arc<Gpu>, report: &mut Report, folder: &str) {
     let mut g = Stack::<f32, 1>::zeros(1, &Upper::Shared(weights.len()), &[]);
     let (points, mut there) = (on_device(&far, x.clone()), on_device(&far, g.clone()));
     SingleLevel::gradients(&host, at, &x, &mut g);
-    report.near(&format!("host against PyTorch in double, {layers} layers"), apart(g.row(0)[0], &expected), 1e-4);
+    report.near(
+        &format!("host against PyTorch in double, {layers} layers"),
+        apart(g.row(0)[0], &expected),
+        1e-4,
+    );
     for (precision, most) in [(Precision::Tf32, 1e-3), (Precision::Bf16, 1e-2)] {
         let device = DeviceLearning::new(gpu, make(), precision).expect("it fits");
         SingleLevel::gradients(&device, at, &points, &mut there);
@@ -352,7 +498,12 @@ fn main() {
     }
     if wanted("mlp") {
         let make = || problem(images(6000, 784, 10, 1), images(100, 784, 10, 2), 10, Model::Mlp(256), 64);
-        iteration(&gpu, "MLP n=10 h=256 batch 64", &DeviceLearning::new(&gpu, make(), Precision::Tf32).expect("it fits"), 200);
+        iteration(
+            &gpu,
+            "MLP n=10 h=256 batch 64",
+            &DeviceLearning::new(&gpu, make(), Precision::Tf32).expect("it fits"),
+            200,
+        );
     }
     for (which, precision) in [("bert-tf32", Precision::Tf32), ("bert-bf16", Precision::Bf16)] {
         if wanted("bert") || wanted(which) {

@@ -65,9 +65,16 @@ impl Batch {
 
     /// Weights of the losses, with σ(ψ) in those of the training samples if there is a ψ.
     pub fn weigh(&self, kernel: &CudaFunction, psi: u64, starts: u64) {
-        let (to, table, each, train, total) = (self.weights.at(), self.table(), self.each as i32, self.train as i32, self.total() as i32);
+        let (to, table, each, train, total) =
+            (self.weights.at(), self.table(), self.each as i32, self.train as i32, self.total() as i32);
         let grid = (self.total().div_ceil(128) as u32, 1, 1);
-        self.table.gpu().launch(kernel, grid, (128, 1), arguments![to, table, psi, starts, each, train, total], "sample weights");
+        self.table.gpu().launch(
+            kernel,
+            grid,
+            (128, 1),
+            arguments![to, table, psi, starts, each, train, total],
+            "sample weights",
+        );
     }
 
     pub fn table(&self) -> u64 {
@@ -111,7 +118,8 @@ impl Samples {
     }
 }
 
-/// What a model is asked to do: the losses of some places of a batch under each agent's parameters, and gradients if wanted.
+/// What a model is asked to do: the losses of some places of a batch under each agent's parameters, and
+/// gradients if wanted.
 pub(crate) struct Pass<'a> {
     pub samples: &'a Samples,
     pub batch: &'a Batch,
@@ -122,6 +130,7 @@ pub(crate) struct Pass<'a> {
     /// Parameters of the first agent, and numbers from one agent's to the next's.
     pub parameters: u64,
     pub stride: usize,
-    /// Gradients of the first agent, at the same distances, and the factor of the parameters that is added to them.
+    /// Gradients of the first agent, at the same distances, and the factor of the parameters that is added to
+    /// them.
     pub gradients: Option<(u64, f32)>,
 }

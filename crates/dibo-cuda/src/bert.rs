@@ -1,7 +1,9 @@
-//! BERT on the device: one matrix product for all agents at a time, texts of each agent in pieces that fit the room for activations.
+//! BERT on the device: one matrix product for all agents at a time, texts of each agent in pieces that fit
+//! the room for activations.
 //!
-//! Parameters and gradients have 32 bits. Activations have 32 (products in TF32) or 16 (bf16, with a copy of the parameters for the products); what
-//! flows around the layers (residuals and their gradients) has 32 in any case.
+//! Parameters and gradients have 32 bits. Activations have 32 (products in TF32) or 16 (bf16, with a copy of
+//! the parameters for the products); what flows around the layers (residuals and their gradients) has 32 in
+//! any case.
 use crate::arguments;
 use crate::batches::Pass;
 use crate::gpu::{Gpu, Memory, OrFail};
@@ -44,7 +46,10 @@ pub(crate) fn sources() -> Vec<(&'static str, Vec<String>)> {
         pool: Pool::First,
     };
     let tiny = Bert { hidden: 8, heads: 2, intermediate: 12, pool: Pool::Mean, ..base };
-    [(base, 128), (tiny, 7)].into_iter().flat_map(|(b, l)| [Kind::F32, Kind::Bf16].map(|k| (SOURCE, options(&b, 2, l, k)))).collect()
+    [(base, 128), (tiny, 7)]
+        .into_iter()
+        .flat_map(|(b, l)| [Kind::F32, Kind::Bf16].map(|k| (SOURCE, options(&b, 2, l, k))))
+        .collect()
 }
 
 /// Where a LayerNorm's results lie.
@@ -94,7 +99,8 @@ struct Room {
     look_back: u64,
     pooled: u64,
     slopes: u64,
-    /// Tables of scores, gradient of attention, gradient of context, and gradients of queries, keys and values.
+    /// Tables of scores, gradient of attention, gradient of context, and gradients of queries, keys and
+    /// values.
     shared: [u64; 6],
 }
 
@@ -136,25 +142,46 @@ const KERNELS: [&str; 19] = [
 
 impl DeviceBert {
     /// `limit`: bytes of activations at most, unless one text of each agent needs more.
-    pub fn new(gpu: &Arc<Gpu>, bert: Bert, classes: usize, length: usize, kind: Kind, limit: usize) -> Result<Self, String> {
+    pub fn new(
+        gpu: &Arc<Gpu>,
+        bert: Bert,
+        classes: usize,
+        length: usize,
+        kind: Kind,
+        limit: usize,
+    ) -> Result<Self, String> {
         let module = gpu.module(SOURCE, options(&bert, classes, length, kind))?;
         let mut functions = HashMap::new();
         for name in KERNELS {
             functions.insert(name, module.load_function(name).map_err(|e| format!("kernel {name}: {e}"))?);
         }
         let places = bert.places(classes);
-        Ok(DeviceBert { gpu: gpu.clone(), bert, places, classes, length, kind, functions, room: None, narrowed: None, limit })
+        Ok(DeviceBert {
+            gpu: gpu.clone(),
+            bert,
+            places,
+            classes,
+            length,
+            kind,
+            functions,
+            room: None,
+            narrowed: None,
+            limit,
+        })
     }
 
     /// Bytes of activations for one text.
     pub fn text_bytes(bert: &Bert, classes: usize, length: usize, kind: Kind) -> usize {
         let (h, i, looks, e) = (bert.hidden, bert.intermediate, bert.heads * length, kind.bytes());
         let layer = e * (6 * h + 2 * i + looks) + 4 * 2 * (h + 1);
-        let shared = e * (h + i.max(3 * h) + looks) + 4 * (3 * h + 1 + looks) + if kind == Kind::Bf16 { (8 + e) * h } else { 0 };
+        let shared = e * (h + i.max(3 * h) + looks)
+            + 4 * (3 * h + 1 + looks)
+            + if kind == Kind::Bf16 { (8 + e) * h } else { 0 };
         length * (bert.layers * layer + shared) + 4 * (h + classes)
     }
 
-    /// Texts of each agent that are computed at once, of `used`, if one takes `text` bytes and all together `limit` at most.
+    /// Texts of each agent that are computed at once, of `used`, if one takes `text` bytes and all together
+    /// `limit` at most.
     pub fn piece_of(text: usize, limit: usize, agents: usize, used: usize) -> usize {
         let most = limit / text / agents;
         let pieces = used.div_ceil(most.clamp(1, used));
@@ -162,7 +189,12 @@ impl DeviceBert {
     }
 
     fn piece(&self, agents: usize, used: usize) -> usize {
-        Self::piece_of(Self::text_bytes(&self.bert, self.classes, self.length, self.kind), self.limit, agents, used)
+        Self::piece_of(
+            Self::text_bytes(&self.bert, self.classes, self.length, self.kind),
+            self.limit,
+            agents,
+            used,
+        )
     }
 
     /// Texts that there is room for.
@@ -175,7 +207,8 @@ impl DeviceBert {
             return;
         }
         self.room = None;
-        let (h, i, e, length, heads) = (self.bert.hidden, self.bert.intermediate, self.kind.bytes(), self.length, self.bert.heads);
+        let (h, i, e, length, heads) =
+            (self.bert.hidden, self.bert.intermediate, self.kind.bytes(), self.length, self.bert.heads);
         let tokens = texts * length;
         // First counted, then given out.
         let mut sizes = Vec::new();
@@ -186,8 +219,11 @@ impl DeviceBert {
             sizes.push(bytes);
             at
         };
-        let normed =
-            |take: &mut dyn FnMut(usize) -> u64| Normed { hat: take(tokens * h * 4), rate: take(tokens * 4), out: take(tokens * h * e) };
+        let normed = |take: &mut dyn FnMut(usize) -> u64| Normed {
+            hat: take(tokens * h * 4),
+            rate: take(tokens * 4),
+            out: take(tokens * h * e),
+        };
         let embedded = normed(&mut take);
         let layers: Vec<Layer> = (0..self.bert.layers)
             .map(|_| Layer {
@@ -206,7 +242,8 @@ impl DeviceBert {
         let mut beside = |bytes: usize| if narrow { take(tokens * h * bytes) } else { 0 };
         let (narrow_back, residuals) = (if narrow { beside(e) } else { back }, [beside(4), beside(4)]);
         let (wide, scores) = (take(tokens * i.max(3 * h) * e), take(tokens * heads * length * 4));
-        let (look_back, pooled, slopes) = (take(tokens * heads * length * e), take(texts * h * 4), take(texts * self.classes * 4));
+        let (look_back, pooled, slopes) =
+            (take(tokens * heads * length * e), take(texts * h * 4), take(texts * self.classes * 4));
         let memory = Memory::unset(&self.gpu, next as usize);
         let base = memory.at();
         let shift = |n: Normed| Normed { hat: base + n.hat, rate: base + n.rate, out: base + n.out };
@@ -219,7 +256,8 @@ impl DeviceBert {
                 Some(line) => q * length * line + head * (h / heads),
                 None => (q * heads + head) * length * length,
             };
-            let list: Vec<u64> = (0..count).map(|c| start + (step(c / heads, c % heads) * bytes) as u64).collect();
+            let list: Vec<u64> =
+                (0..count).map(|c| start + (step(c / heads, c % heads) * bytes) as u64).collect();
             tables.write(at, &list);
             at += count * 8;
             tables.at() + (at - count * 8) as u64
@@ -238,7 +276,8 @@ impl DeviceBert {
             Layer { qkv, look, context, norm1: shift(l.norm1), up, active, norm2: shift(l.norm2), tables }
         });
         let layers = layers.collect();
-        let (back, other, wide, scores, look_back) = (base + back, base + other, base + wide, base + scores, base + look_back);
+        let (back, other, wide, scores, look_back) =
+            (base + back, base + other, base + wide, base + scores, base + look_back);
         let (narrow_back, residuals) = (base + narrow_back, residuals.map(|r| base + r));
         let shared = [
             table(scores, None, 4),
@@ -280,7 +319,15 @@ impl DeviceBert {
             self.narrow(p, agents);
         }
         for from in (0..p.used).step_by(piece) {
-            Work { of: self, room: self.room.as_ref().expect("made above"), p, from, texts: piece.min(p.used - from), agents }.run();
+            Work {
+                of: self,
+                room: self.room.as_ref().expect("made above"),
+                p,
+                from,
+                texts: piece.min(p.used - from),
+                agents,
+            }
+            .run();
         }
     }
 
@@ -295,7 +342,13 @@ impl DeviceBert {
         let to = self.narrowed.as_ref().map_or(0, Memory::at);
         let (w, stride, count) = (p.parameters + 4 * range.start as u64, p.stride as i64, range.len() as i64);
         let grid = (self.gpu.blocks(range.len() / 4, 256), agents as u32, 1);
-        self.gpu.launch(&self.functions["narrow_range"], grid, (256, 1), arguments![to, w, stride, count], "narrow_range");
+        self.gpu.launch(
+            &self.functions["narrow_range"],
+            grid,
+            (256, 1),
+            arguments![to, w, stride, count],
+            "narrow_range",
+        );
     }
 }
 
@@ -319,8 +372,20 @@ impl Work<'_> {
         self.agents * self.each()
     }
 
-    fn kernel(&self, name: &'static str, grid: (usize, usize), block: (u32, u32), arguments: &mut [*mut std::ffi::c_void]) {
-        self.of.gpu.launch(&self.of.functions[name], (grid.0 as u32, grid.1 as u32, 1), block, arguments, name);
+    fn kernel(
+        &self,
+        name: &'static str,
+        grid: (usize, usize),
+        block: (u32, u32),
+        arguments: &mut [*mut std::ffi::c_void],
+    ) {
+        self.of.gpu.launch(
+            &self.of.functions[name],
+            (grid.0 as u32, grid.1 as u32, 1),
+            block,
+            arguments,
+            name,
+        );
     }
 
     /// Address of a parameter of the first agent.
@@ -355,7 +420,14 @@ impl Work<'_> {
     /// to = x Wᵀ, with numbers of this kind
     fn linear(&self, to: u64, kind: Kind, x: u64, (from, wide): (usize, usize), at: &LinearAt) {
         let d = Matrix { kind, ..self.rows(to, wide) };
-        self.product((self.each(), wide, from, self.agents), d, self.rows(x, from), self.weight(&at.weight, from).turned(), 0.0, d);
+        self.product(
+            (self.each(), wide, from, self.agents),
+            d,
+            self.rows(x, from),
+            self.weight(&at.weight, from).turned(),
+            0.0,
+            d,
+        );
     }
 
     /// Gradients of a linear map from those of its outputs `d`; of its inputs into `dx`, added or written.
@@ -364,10 +436,21 @@ impl Work<'_> {
         let ((g, shrink), agents) = (self.gradient(&at.weight), self.agents);
         let (again, stride) = (self.from > 0, self.p.stride);
         let to = Matrix::new(g, Kind::F32, from, stride);
-        let (beta, c) = if again { (1.0, to) } else { (shrink, Matrix::new(self.parameter(&at.weight), Kind::F32, from, stride)) };
+        let (beta, c) = if again {
+            (1.0, to)
+        } else {
+            (shrink, Matrix::new(self.parameter(&at.weight), Kind::F32, from, stride))
+        };
         // With beta = 0 nothing is read.
         let c = if beta == 0.0 { to } else { c };
-        self.product((wide, from, self.each(), agents), to, self.rows(d, wide).turned(), self.rows(x, from), beta, c);
+        self.product(
+            (wide, from, self.each(), agents),
+            to,
+            self.rows(d, wide).turned(),
+            self.rows(x, from),
+            beta,
+            c,
+        );
         match d == self.room.narrow_back {
             true => self.bias_back("back_columns", self.room.back, wide, &at.bias),
             false => self.bias_back("bias_columns", d, wide, &at.bias),
@@ -385,15 +468,29 @@ impl Work<'_> {
 
     fn bias_back(&self, kernel: &'static str, d: u64, wide: usize, at: &Range<usize>) {
         let (g, shrink) = self.gradient(at);
-        let (w, stride, add, columns, each) =
-            (self.parameter(at), self.p.stride as i64, i32::from(self.from > 0), wide as i32, self.each() as i32);
-        self.kernel(kernel, (wide.div_ceil(32), self.agents), (32, 32), arguments![g, w, d, stride, shrink, add, columns, each]);
+        let (w, stride, add, columns, each) = (
+            self.parameter(at),
+            self.p.stride as i64,
+            i32::from(self.from > 0),
+            wide as i32,
+            self.each() as i32,
+        );
+        self.kernel(
+            kernel,
+            (wide.div_ceil(32), self.agents),
+            (32, 32),
+            arguments![g, w, d, stride, shrink, add, columns, each],
+        );
     }
 
     fn norm(&self, (to, beside): (Normed, u64), x: u64, bias: &Range<usize>, residual: u64, at: &NormAt) {
         let (out, hat, rate, bias) = (to.out, to.hat, to.rate, self.parameter(bias));
-        let (scale, shift, stride, eps) =
-            (self.parameter(&at.scale), self.parameter(&at.shift), self.p.stride as i64, self.of.bert.epsilon as f32);
+        let (scale, shift, stride, eps) = (
+            self.parameter(&at.scale),
+            self.parameter(&at.shift),
+            self.p.stride as i64,
+            self.of.bert.epsilon as f32,
+        );
         let (each, total) = (self.each() as i32, self.tokens() as i32);
         let grid = (self.tokens().div_ceil(4), 1);
         self.kernel(
@@ -407,12 +504,23 @@ impl Work<'_> {
     fn norm_back(&self, of: Normed, at: &NormAt) {
         let (back, copy, hat, rate) = (self.room.back, self.room.narrow_back, of.hat, of.rate);
         let (stride, each) = (self.p.stride as i64, self.each() as i32);
-        let (scale, shift, add) = (self.parameter(&at.scale), self.parameter(&at.shift), i32::from(self.from > 0));
+        let (scale, shift, add) =
+            (self.parameter(&at.scale), self.parameter(&at.shift), i32::from(self.from > 0));
         let ((g_scale, shrink), (g_shift, _)) = (self.gradient(&at.scale), self.gradient(&at.shift));
         let grid = (self.of.bert.hidden.div_ceil(32), self.agents);
-        self.kernel("norm_columns", grid, (32, 32), arguments![g_scale, g_shift, scale, shift, back, hat, stride, shrink, add, each]);
+        self.kernel(
+            "norm_columns",
+            grid,
+            (32, 32),
+            arguments![g_scale, g_shift, scale, shift, back, hat, stride, shrink, add, each],
+        );
         let total = self.tokens() as i32;
-        self.kernel("norm_back", (self.tokens().div_ceil(4), 1), (128, 1), arguments![back, copy, hat, rate, scale, stride, each, total]);
+        self.kernel(
+            "norm_back",
+            (self.tokens().div_ceil(4), 1),
+            (128, 1),
+            arguments![back, copy, hat, rate, scale, stride, each, total],
+        );
     }
 
     fn many(&self, shape: (usize, usize, usize), alpha: f32, d: Matrix, a: Matrix, b: Matrix) {
@@ -427,14 +535,19 @@ impl Work<'_> {
         let scaled = 1.0 / (wide as f32).sqrt();
         let (texts, tokens) = (self.agents * self.texts, self.tokens());
         let (c, s0, s) = (self.texts as i32, self.from as i32, self.p.batch.each as i32);
-        let (data, lengths, batch, stride) =
-            (self.p.samples.bytes.at(), self.p.samples.lengths.at(), self.p.batch.table(), self.p.stride as i64);
+        let (data, lengths, batch, stride) = (
+            self.p.samples.bytes.at(),
+            self.p.samples.lengths.at(),
+            self.p.batch.table(),
+            self.p.stride as i64,
+        );
         let (each, total, eps) = (self.each() as i32, tokens as i32, bert.epsilon as f32);
         let lines = (texts * bert.heads * length) as i32;
         let look = |at: u64| Matrix::new(at, kind, length, 0);
         let part = |at: u64| Matrix::new(at, kind, 3 * h, 0);
         let Normed { hat, rate, out } = room.embedded;
-        let (words, positions, types) = (self.parameter(&places.words), self.parameter(&places.positions), self.parameter(&places.types));
+        let (words, positions, types) =
+            (self.parameter(&places.words), self.parameter(&places.positions), self.parameter(&places.types));
         let (scale, shift) = (self.parameter(&places.norm.scale), self.parameter(&places.norm.shift));
         let four = (tokens.div_ceil(4), 1);
         // What flows around a layer, by its inputs and by what its first norm gives.
@@ -444,7 +557,10 @@ impl Work<'_> {
             "embed",
             four,
             (128, 1),
-            arguments![out, beside, hat, rate, data, batch, words, positions, types, scale, shift, stride, eps, c, s0, s, total],
+            arguments![
+                out, beside, hat, rate, data, batch, words, positions, types, scale, shift, stride, eps, c,
+                s0, s, total
+            ],
         );
         let mut x = out;
         for (layer, at) in room.layers.iter().zip(&places.layers) {
@@ -457,19 +573,32 @@ impl Work<'_> {
             let (shares, from) = (layer.look, room.scores);
             let grid = ((lines as usize).div_ceil(4), 1);
             self.kernel("softmax", grid, (128, 1), arguments![shares, from, batch, lengths, c, s0, s, lines]);
-            self.many((length, wide, length), 1.0, Matrix::new(t.context, kind, h, 0), look(t.look), part(t.v));
+            self.many(
+                (length, wide, length),
+                1.0,
+                Matrix::new(t.context, kind, h, 0),
+                look(t.look),
+                part(t.v),
+            );
             self.linear(room.other, Kind::F32, layer.context, (h, h), &at.mixed);
             self.norm((layer.norm1, room.residuals[1]), room.other, &at.mixed.bias, around(x, 0), &at.norm1);
             self.linear(layer.up, kind, layer.norm1.out, (h, i), &at.up);
             let (up, active, bias) = (layer.up, layer.active, self.parameter(&at.up.bias));
             self.kernel("bias_gelu", (tokens, 1), (256, 1), arguments![up, active, bias, stride, each]);
             self.linear(room.other, Kind::F32, layer.active, (i, h), &at.down);
-            self.norm((layer.norm2, room.residuals[0]), room.other, &at.down.bias, around(layer.norm1.out, 1), &at.norm2);
+            self.norm(
+                (layer.norm2, room.residuals[0]),
+                room.other,
+                &at.down.bias,
+                around(layer.norm1.out, 1),
+                &at.norm2,
+            );
             x = layer.norm2.out;
         }
         let (pooled, slopes, weights) = (room.pooled, room.slopes, self.p.batch.weights());
         let (losses, right) = (self.p.batch.losses(self.p.losses), self.p.batch.right());
-        let (w, bias, count) = (self.parameter(&places.head.weight), self.parameter(&places.head.bias), texts as i32);
+        let (w, bias, count) =
+            (self.parameter(&places.head.weight), self.parameter(&places.head.bias), texts as i32);
         self.kernel("pool", (texts, 1), (128, 1), arguments![pooled, x, batch, lengths, c, s0, s]);
         self.kernel(
             "head",
@@ -481,27 +610,54 @@ impl Work<'_> {
             return;
         }
         let again = self.from > 0;
-        let ((g, shrink), (g_bias, _), add) = (self.gradient(&places.head.weight), self.gradient(&places.head.bias), i32::from(again));
+        let ((g, shrink), (g_bias, _), add) =
+            (self.gradient(&places.head.weight), self.gradient(&places.head.bias), i32::from(again));
         let grid = (h.div_ceil(128), self.agents);
-        self.kernel("head_columns", grid, (128, 1), arguments![g, g_bias, w, bias, slopes, pooled, stride, shrink, add, c]);
+        self.kernel(
+            "head_columns",
+            grid,
+            (128, 1),
+            arguments![g, g_bias, w, bias, slopes, pooled, stride, shrink, add, c],
+        );
         let back = room.back;
-        self.kernel("unpool", (tokens, 1), (128, 1), arguments![back, slopes, w, stride, batch, lengths, c, s0, s]);
+        self.kernel(
+            "unpool",
+            (tokens, 1),
+            (128, 1),
+            arguments![back, slopes, w, stride, batch, lengths, c, s0, s],
+        );
         for (l, (layer, at)) in room.layers.iter().zip(&places.layers).enumerate().rev() {
             let t = &layer.tables;
             let x = if l == 0 { room.embedded.out } else { room.layers[l - 1].norm2.out };
             self.norm_back(layer.norm2, &at.norm2);
             self.linear_back(room.wide, false, room.narrow_back, layer.active, (i, h), &at.down);
             let (to, up, numbers) = (room.wide, layer.up, (tokens * i) as i64);
-            self.kernel("gelu_back", (of.gpu.blocks(tokens * i / 4, 256) as usize, 1), (256, 1), arguments![to, up, numbers]);
+            self.kernel(
+                "gelu_back",
+                (of.gpu.blocks(tokens * i / 4, 256) as usize, 1),
+                (256, 1),
+                arguments![to, up, numbers],
+            );
             self.linear_back(back, true, room.wide, layer.norm1.out, (h, i), &at.up);
             self.norm_back(layer.norm1, &at.norm1);
             self.linear_back(room.other, false, room.narrow_back, layer.context, (h, h), &at.mixed);
             let [scores, look_back, context_back, dq, dk, dv] = room.shared;
             let context_back = Matrix::new(context_back, kind, h, 0);
             self.many((length, wide, length), 1.0, part(dv), look(t.look).turned(), context_back);
-            self.many((length, length, wide), 1.0, Matrix::new(scores, Kind::F32, length, 0), context_back, part(t.v).turned());
+            self.many(
+                (length, length, wide),
+                1.0,
+                Matrix::new(scores, Kind::F32, length, 0),
+                context_back,
+                part(t.v).turned(),
+            );
             let (to, from, shares) = (room.look_back, room.scores, layer.look);
-            self.kernel("softmax_back", ((lines as usize).div_ceil(4), 1), (128, 1), arguments![to, from, shares, scaled, lines]);
+            self.kernel(
+                "softmax_back",
+                ((lines as usize).div_ceil(4), 1),
+                (128, 1),
+                arguments![to, from, shares, scaled, lines],
+            );
             self.many((length, wide, length), 1.0, part(dq), look(look_back), part(t.k));
             self.many((length, wide, length), 1.0, part(dk), look(look_back).turned(), part(t.q));
             self.linear_back(back, true, room.wide, x, (h, 3 * h), &at.qkv);
@@ -514,10 +670,25 @@ impl Work<'_> {
             let grid = (of.gpu.blocks(range.len() / 4, 256) as usize, self.agents);
             self.kernel("begin_range", grid, (256, 1), arguments![g, w, stride, count, shrink]);
         }
-        self.kernel("word_columns", (self.each(), self.agents), (128, 1), arguments![g, back, data, batch, stride, c, s0, s]);
+        self.kernel(
+            "word_columns",
+            (self.each(), self.agents),
+            (128, 1),
+            arguments![g, back, data, batch, stride, c, s0, s],
+        );
         let (g_positions, _) = self.gradient(&places.positions);
-        self.kernel("position_columns", (length, self.agents), (128, 1), arguments![g_positions, back, stride, c]);
+        self.kernel(
+            "position_columns",
+            (length, self.agents),
+            (128, 1),
+            arguments![g_positions, back, stride, c],
+        );
         let ((g, _), w, add, columns) = (self.gradient(&places.types), types, 1i32, h as i32);
-        self.kernel("back_columns", (h.div_ceil(32), self.agents), (32, 32), arguments![g, w, back, stride, shrink, add, columns, each]);
+        self.kernel(
+            "back_columns",
+            (h.div_ceil(32), self.agents),
+            (32, 32),
+            arguments![g, w, back, stride, shrink, add, columns, each],
+        );
     }
 }

@@ -33,8 +33,8 @@ impl Debug for Gpu {
     }
 }
 
-/// What a failure deep inside an iteration is thrown with: the seams of the library carry no errors, so it unwinds to whoever started the run
-/// (see [`kernel_failure`]).
+/// What a failure deep inside an iteration is thrown with: the seams of the library carry no errors, so it
+/// unwinds to whoever started the run (see [`kernel_failure`]).
 #[derive(Debug)]
 pub struct Failure(pub String);
 
@@ -94,7 +94,9 @@ fn compile(source: &str, arch: &'static str, mut options: Vec<String>) -> Result
     options.push("--std=c++17".into());
     let options = CompileOptions { arch: Some(arch), options, ..CompileOptions::default() };
     compile_ptx_with_opts(source, options).map_err(|e| match e {
-        cudarc::nvrtc::CompileError::CompileError { log, .. } => format!("a kernel does not compile: {}", log.to_string_lossy()),
+        cudarc::nvrtc::CompileError::CompileError { log, .. } => {
+            format!("a kernel does not compile: {}", log.to_string_lossy())
+        }
         e => format!("NVRTC: {e:?}"),
     })
 }
@@ -131,20 +133,28 @@ impl Gpu {
             ]
         };
         if let Some((name, _)) = found.iter().find(|f| !f.1) {
-            return Err(format!("no GPU can be used: {name} is not found; CUDA 12 or 13's libraries must be on LD_LIBRARY_PATH"));
+            return Err(format!(
+                "no GPU can be used: {name} is not found; CUDA 12 or 13's libraries must be on \
+                LD_LIBRARY_PATH"
+            ));
         }
         let context = CudaContext::new(ordinal).map_err(|e| format!("no GPU can be used: {e}"))?;
         let (major, minor) = context.compute_capability().map_err(|e| e.to_string())?;
         if major < 8 {
-            return Err(format!("the GPU has compute capability {major}.{minor}; 8.0 (Ampere) or more is needed"));
+            return Err(format!(
+                "the GPU has compute capability {major}.{minor}; 8.0 (Ampere) or more is needed"
+            ));
         }
         // SAFETY: all work goes through one stream, so there is nothing to track between streams.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(|e| e.to_string())?;
         let arch = arch(major, minor);
-        let rows = context.load_module(compile(ROWS, arch, vec![])?).map_err(|e| format!("the driver refuses the kernels: {e}"))?;
-        let processors =
-            context.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).map_err(|e| e.to_string())? as u32;
+        let rows = context
+            .load_module(compile(ROWS, arch, vec![])?)
+            .map_err(|e| format!("the driver refuses the kernels: {e}"))?;
+        let processors = context
+            .attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+            .map_err(|e| e.to_string())? as u32;
         let name = context.name().map_err(|e| e.to_string())?;
         let products = Products::new(stream.cu_stream())?;
         Ok(Arc::new(Gpu {
@@ -207,7 +217,9 @@ impl Gpu {
 
     /// Compiles a module of kernels.
     pub(crate) fn module(&self, source: &str, options: Vec<String>) -> Result<Arc<CudaModule>, String> {
-        self.context.load_module(compile(source, self.arch, options)?).map_err(|e| format!("the driver refuses the kernels: {e}"))
+        self.context
+            .load_module(compile(source, self.arch, options)?)
+            .map_err(|e| format!("the driver refuses the kernels: {e}"))
     }
 
     /// The mixing kernel for so many agents, compiled at its first use; with the columns a thread takes.
@@ -230,7 +242,13 @@ impl Gpu {
     }
 
     /// Starts a kernel of the rows' module.
-    pub(crate) fn rows_kernel(&self, name: &'static str, grid: (u32, u32), threads: u32, arguments: &mut [*mut c_void]) {
+    pub(crate) fn rows_kernel(
+        &self,
+        name: &'static str,
+        grid: (u32, u32),
+        threads: u32,
+        arguments: &mut [*mut c_void],
+    ) {
         let function = {
             let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
             functions.entry(name).or_insert_with(|| self.rows.load_function(name).or_fail(name)).clone()
@@ -247,9 +265,19 @@ impl Gpu {
         arguments: &mut [*mut c_void],
         name: &str,
     ) {
-        // SAFETY: the callers pass what the kernel's text asks for, and memory that lives until the stream has done it: buffers are freed by a
-        // call that waits for the device.
-        unsafe { result::launch_kernel(function.cu_function(), grid, (block.0, block.1, 1), 0, self.stream(), arguments) }.or_fail(name);
+        // SAFETY: the callers pass what the kernel's text asks for, and memory that lives until the stream
+        // has done it: buffers are freed by a call that waits for the device.
+        unsafe {
+            result::launch_kernel(
+                function.cu_function(),
+                grid,
+                (block.0, block.1, 1),
+                0,
+                self.stream(),
+                arguments,
+            )
+        }
+        .or_fail(name);
     }
 
     /// Blocks for a pass over so many numbers: enough to fill the card, few enough to loop.
@@ -296,7 +324,8 @@ impl Memory {
             let gib = |b: usize| b as f64 / (1u64 << 30) as f64;
             let (have, _) = gpu.held();
             std::panic::panic_any(Failure(format!(
-                "the GPU's memory is full: {:.2} GiB more are needed beside the {:.2} in use; {:.2} of {:.2} GiB are free",
+                "the GPU's memory is full: {:.2} GiB more are needed beside the {:.2} in use; {:.2} of \
+                {:.2} GiB are free",
                 gib(bytes),
                 gib(have),
                 gib(free),
@@ -332,7 +361,8 @@ impl Memory {
     pub fn clear(&self) {
         self.gpu.bind();
         // SAFETY: inside the allocation.
-        unsafe { result::memset_d8_async(self.pointer, 0, self.bytes, self.gpu.stream()) }.or_fail("clearing memory");
+        unsafe { result::memset_d8_async(self.pointer, 0, self.bytes, self.gpu.stream()) }
+            .or_fail("clearing memory");
     }
 
     /// Writes host numbers from this byte on; the host's copy may be changed afterwards.
@@ -342,8 +372,10 @@ impl Memory {
             return;
         }
         self.gpu.bind();
-        // SAFETY: inside the allocation; from pageable memory, the call returns when the numbers have been taken.
-        unsafe { result::memcpy_htod_async(self.pointer + from as u64, numbers, self.gpu.stream()) }.or_fail("a copy to the device");
+        // SAFETY: inside the allocation; from pageable memory, the call returns when the numbers have been
+        // taken.
+        unsafe { result::memcpy_htod_async(self.pointer + from as u64, numbers, self.gpu.stream()) }
+            .or_fail("a copy to the device");
     }
 
     /// Reads into host numbers from this byte on.
@@ -351,7 +383,8 @@ impl Memory {
         assert!(from + size_of_val(numbers) <= self.bytes, "inside the memory");
         self.gpu.bind();
         // SAFETY: inside the allocation, and waited for.
-        unsafe { result::memcpy_dtoh_async(numbers, self.pointer + from as u64, self.gpu.stream()) }.or_fail("a copy from the device");
+        unsafe { result::memcpy_dtoh_async(numbers, self.pointer + from as u64, self.gpu.stream()) }
+            .or_fail("a copy from the device");
         self.gpu.synchronize();
     }
 
@@ -359,7 +392,8 @@ impl Memory {
         assert_eq!(self.bytes, other.bytes, "memories of one size");
         self.gpu.bind();
         // SAFETY: both allocations have this size.
-        unsafe { result::memcpy_dtod_async(self.pointer, other.pointer, self.bytes, self.gpu.stream()) }.or_fail("a copy on the device");
+        unsafe { result::memcpy_dtod_async(self.pointer, other.pointer, self.bytes, self.gpu.stream()) }
+            .or_fail("a copy on the device");
     }
 }
 

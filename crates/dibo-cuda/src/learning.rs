@@ -1,4 +1,5 @@
-//! Cleaning problems on the device: the host's problem says which samples are whose and when; gradients and metrics are computed on the GPU.
+//! Cleaning problems on the device: the host's problem says which samples are whose and when; gradients and
+//! metrics are computed on the GPU.
 use crate::arguments;
 use crate::batches::{Batch, Pass, Place, Samples};
 use crate::bert::DeviceBert;
@@ -110,29 +111,47 @@ impl std::fmt::Display for Need {
             gib(self.total()),
             gib(self.state)
         )?;
-        write!(f, " + activations {:.2} + 16-bit copies {:.2} + data {:.2}", gib(self.activations), gib(self.copies), gib(self.data))
+        write!(
+            f,
+            " + activations {:.2} + 16-bit copies {:.2} + data {:.2}",
+            gib(self.activations),
+            gib(self.copies),
+            gib(self.data)
+        )
     }
 }
 
-/// What a problem needs on the GPU under an algorithm whose state holds so many vectors of the model's width for each agent.
+/// What a problem needs on the GPU under an algorithm whose state holds so many vectors of the model's width
+/// for each agent.
 pub fn need(host: &Learning<f32>, precision: Precision, vectors: usize) -> Result<Need, String> {
     let (net, dealt) = (host.net(), host.dealt());
     let (agents, width) = (dealt.hands.len(), net.width());
-    let each = (0..agents).map(|a| host.bilevel_batch(a, 0).map(|part| part.len())).fold([0, 0], |m, b| [m[0].max(b[0]), m[1].max(b[1])]);
+    let each = (0..agents)
+        .map(|a| host.bilevel_batch(a, 0).map(|part| part.len()))
+        .fold([0, 0], |m, b| [m[0].max(b[0]), m[1].max(b[1])]);
     let each = (each[0] + each[1]).max((0..agents).map(|a| host.single_batch(a, 0).len()).max().unwrap_or(1));
     let (activations, copies) = match net.model {
         Model::Bert(bert) => {
             let kind = kind(precision);
             let text = DeviceBert::text_bytes(&bert, net.classes, net.pixels / 2, kind);
             let piece = DeviceBert::piece_of(text, LIMIT, agents, each);
-            let encoder = bert.places(net.classes).head.weight.start - bert.places(net.classes).norm.shift.end;
+            let encoder =
+                bert.places(net.classes).head.weight.start - bert.places(net.classes).norm.shift.end;
             (agents * piece * text, if kind == Kind::Bf16 { 2 * agents * encoder } else { 0 })
         }
         Model::Mlp(units) => (4 * agents * each * (net.inputs() + 2 * units + net.classes + 16), 0),
         _ => (0, 0),
     };
     let data = dealt.data.bytes() + dealt.test.bytes() + (256 << 20);
-    Ok(Need { agents, vectors, width, state: 4 * vectors * agents * width.next_multiple_of(16), activations, copies, data })
+    Ok(Need {
+        agents,
+        vectors,
+        width,
+        state: 4 * vectors * agents * width.next_multiple_of(16),
+        activations,
+        copies,
+        data,
+    })
 }
 
 fn kind(precision: Precision) -> Kind {
@@ -151,10 +170,20 @@ impl DeviceLearning {
         }
         let model = match net.model {
             Model::Mlp(units) => DeviceModel::Mlp(Box::new(Mlp::new(gpu, net, units, host.scaling(), 64)?)),
-            Model::Bert(bert) => {
-                DeviceModel::Bert(Box::new(DeviceBert::new(gpu, bert, net.classes, net.pixels / 2, kind(precision), LIMIT)?))
+            Model::Bert(bert) => DeviceModel::Bert(Box::new(DeviceBert::new(
+                gpu,
+                bert,
+                net.classes,
+                net.pixels / 2,
+                kind(precision),
+                LIMIT,
+            )?)),
+            _ => {
+                return Err(
+                    "a linear model does not run on the GPU; leave --device away, or take an MLP or BERT"
+                        .into(),
+                );
             }
-            _ => return Err("a linear model does not run on the GPU; leave --device away, or take an MLP or BERT".into()),
         };
         let module = gpu.module(include_str!("kernels/learning.cu"), vec![])?;
         let kernel = |name: &str| module.load_function(name).map_err(|e| format!("kernel {name}: {e}"));
@@ -162,7 +191,9 @@ impl DeviceLearning {
         let widths: Vec<usize> = dealt.hands.iter().map(|h| h.train.len()).collect();
         // Where each agent's ψ begins, as `Rows::ragged` lays them out.
         let mut starts = vec![0i64];
-        widths.iter().for_each(|w| starts.push(starts[starts.len() - 1] + w.next_multiple_of(dibo::rows::GROUP) as i64));
+        widths.iter().for_each(|w| {
+            starts.push(starts[starts.len() - 1] + w.next_multiple_of(dibo::rows::GROUP) as i64)
+        });
         Ok(DeviceLearning {
             starts: Memory::of(gpu, &starts),
             data: Samples::new(gpu, &dealt.data, text),
@@ -191,32 +222,56 @@ impl DeviceLearning {
         Place { sample: sample as i32, own, label: i32::from(label), factor: factor as f32 }
     }
 
-    /// Lays out the agents' places, each with the factor of its mean: first those of training, then those of validation.
+    /// Lays out the agents' places, each with the factor of its mean: first those of training, then those of
+    /// validation.
     fn lay(places: &mut Vec<Place>, lists: &[[Vec<Place>; 2]]) -> usize {
         let most = |part: usize| lists.iter().map(|l| l[part].len()).max().unwrap_or(0);
         let sizes = [most(0), most(1)];
         places.clear();
         for list in lists {
             for (part, size) in list.iter().zip(sizes) {
-                places.extend(part.iter().copied().chain(std::iter::repeat_n(Place::EMPTY, size - part.len())));
+                places
+                    .extend(part.iter().copied().chain(std::iter::repeat_n(Place::EMPTY, size - part.len())));
             }
         }
         sizes[0]
     }
 
-    /// Accuracy in percent and mean loss of models on samples with true labels: model by model, `models` of them `stride` numbers apart.
-    fn score(&self, samples: &Samples, data: &Dataset, parameters: u64, stride: usize, models: usize, which: &[usize]) -> (f64, f64) {
+    /// Accuracy in percent and mean loss of models on samples with true labels: model by model, `models` of
+    /// them `stride` numbers apart.
+    fn score(
+        &self,
+        samples: &Samples,
+        data: &Dataset,
+        parameters: u64,
+        stride: usize,
+        models: usize,
+        which: &[usize],
+    ) -> (f64, f64) {
         let Work { model, batch, places } = &mut *self.work();
         let each = (model.texts().unwrap_or(4096) / models).max(1);
         let (mut hits, mut loss) = (0i64, 0.0);
         for piece in which.chunks(each) {
             places.clear();
-            let of = |i: &usize| Place { sample: *i as i32, own: -1, label: i32::from(data.labels()[*i]), factor: 0.0 };
+            let of = |i: &usize| Place {
+                sample: *i as i32,
+                own: -1,
+                label: i32::from(data.labels()[*i]),
+                factor: 0.0,
+            };
             (0..models).for_each(|_| places.extend(piece.iter().map(of)));
             batch.fill(places, models, 0);
             batch.weigh(&self.weigh, 0, 0);
             model.begin();
-            model.pass(&Pass { samples, batch, losses: 0, used: piece.len(), parameters, stride, gradients: None });
+            model.pass(&Pass {
+                samples,
+                batch,
+                losses: 0,
+                used: piece.len(),
+                parameters,
+                stride,
+                gradients: None,
+            });
             let (losses, right) = batch.results(0);
             hits += right.iter().map(|r| i64::from(*r)).sum::<i64>();
             loss += losses.iter().map(|l| f64::from(*l)).sum::<f64>();
@@ -249,8 +304,13 @@ impl DeviceLearning {
         let tried = all.len().min(TRIED);
         let some: Vec<usize> = (0..tried).map(|j| j * all.len() / tried).collect();
         let at = rows.at() + 4 * columns.start as u64;
-        values.push(("agents_accuracy", self.score(&self.test, &dealt.test, at, rows.stride(), rows.count(), &some).0));
-        if let Some((rows, columns)) = find("z").and_then(|z| Some((DeviceRows::of(z.rows)?, z.columns.clone()?))) {
+        values.push((
+            "agents_accuracy",
+            self.score(&self.test, &dealt.test, at, rows.stride(), rows.count(), &some).0,
+        ));
+        if let Some((rows, columns)) =
+            find("z").and_then(|z| Some((DeviceRows::of(z.rows)?, z.columns.clone()?)))
+        {
             values.push(("test_accuracy_z", accuracy(rows, &columns).0));
         }
         if let Some(x) = find("x").filter(|_| bilevel) {
@@ -288,7 +348,9 @@ impl Bilevel<f32> for DeviceLearning {
     }
 
     fn penalty_directions(&self, at: At<'_>, penalty: Penalty, v: &Stack<f32, 3>, d: &mut Stack<f32, 3>) {
-        let Some(rows) = DeviceRows::of(&v.shared) else { return self.host.penalty_directions(at, penalty, v, d) };
+        let Some(rows) = DeviceRows::of(&v.shared) else {
+            return self.host.penalty_directions(at, penalty, v, d);
+        };
         self.gpu.bind();
         let Work { model, batch, places } = &mut *self.work();
         let lists: Vec<[Vec<Place>; 2]> = at
@@ -297,12 +359,14 @@ impl Bilevel<f32> for DeviceLearning {
             .map(|agent| {
                 let [train, validation] = self.host.bilevel_batch(*agent, at.k);
                 let (g, f) = (penalty.g / train.len() as f64, penalty.f / validation.len() as f64);
-                [(train, g), (validation, f)].map(|(list, factor)| list.into_iter().map(|p| self.place(*agent, p, factor)).collect())
+                [(train, g), (validation, f)]
+                    .map(|(list, factor)| list.into_iter().map(|p| self.place(*agent, p, factor)).collect())
             })
             .collect();
         let train = Self::lay(places, &lists);
         batch.fill(places, at.owned.len(), train);
-        let (psi, dx) = (far(v.private.as_ref().expect("ψ is private")), far(d.private.as_ref().expect("ψ is private")));
+        let (psi, dx) =
+            (far(v.private.as_ref().expect("ψ is private")), far(d.private.as_ref().expect("ψ is private")));
         batch.weigh(&self.weigh, psi.at(), self.starts.at());
         model.begin();
         let Task::Cleaning { tau, .. } = self.host.task() else { return };
@@ -321,10 +385,17 @@ impl Bilevel<f32> for DeviceLearning {
             });
         }
         dx.memory().clear();
-        let (d, table, psi, starts, of_y, of_z) = (dx.at(), batch.table(), psi.at(), self.starts.at(), batch.losses(0), batch.losses(1));
+        let (d, table, psi, starts, of_y, of_z) =
+            (dx.at(), batch.table(), psi.at(), self.starts.at(), batch.losses(0), batch.losses(1));
         let (each, train, total) = (batch.each as i32, train as i32, batch.total() as i32);
         let grid = (batch.total().div_ceil(128) as u32, 1, 1);
-        self.gpu.launch(&self.psi, grid, (128, 1), arguments![d, table, psi, starts, of_y, of_z, each, train, total], "ψ's directions");
+        self.gpu.launch(
+            &self.psi,
+            grid,
+            (128, 1),
+            arguments![d, table, psi, starts, of_y, of_z, each, train, total],
+            "ψ's directions",
+        );
     }
 
     fn single_level(&self) -> Option<&dyn SingleLevel<f32>> {

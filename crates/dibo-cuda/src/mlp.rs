@@ -28,7 +28,13 @@ pub(crate) struct Mlp {
 }
 
 impl Mlp {
-    pub fn new(gpu: &Arc<Gpu>, net: Net, units: usize, (scale, shift): (&[f32], &[f32]), room: usize) -> Result<Self, String> {
+    pub fn new(
+        gpu: &Arc<Gpu>,
+        net: Net,
+        units: usize,
+        (scale, shift): (&[f32], &[f32]),
+        room: usize,
+    ) -> Result<Self, String> {
         let module = gpu.module(include_str!("kernels/learning.cu"), vec![])?;
         let kernel = |name: &str| module.load_function(name).map_err(|e| format!("kernel {name}: {e}"));
         let mut mlp = Mlp {
@@ -53,7 +59,11 @@ impl Mlp {
     }
 
     fn lines(&self) -> (usize, usize, usize) {
-        (self.net.inputs().next_multiple_of(4), (self.units + 1).next_multiple_of(4), self.net.classes.next_multiple_of(4))
+        (
+            self.net.inputs().next_multiple_of(4),
+            (self.units + 1).next_multiple_of(4),
+            self.net.classes.next_multiple_of(4),
+        )
     }
 
     fn make_room(&mut self, rows: usize) {
@@ -62,7 +72,8 @@ impl Mlp {
         }
         let ((lx, lh, ls), gpu) = (self.lines(), self.gpu.clone());
         let numbers = |each: usize| Memory::zeros(&gpu, 4 * rows * each);
-        (self.x, self.hidden, self.scores, self.back, self.room) = (numbers(lx), numbers(lh), numbers(ls), numbers(self.units), rows);
+        (self.x, self.hidden, self.scores, self.back, self.room) =
+            (numbers(lx), numbers(lh), numbers(ls), numbers(self.units), rows);
     }
 
     /// A new batch is about to be passed.
@@ -74,7 +85,8 @@ impl Mlp {
         let (batch, gpu) = (p.batch, self.gpu.clone());
         let (agents, each, used) = (batch.agents, batch.each, p.used);
         self.make_room(batch.total());
-        let ((lx, lh, ls), h, inputs, classes) = (self.lines(), self.units, self.net.inputs(), self.net.classes);
+        let ((lx, lh, ls), h, inputs, classes) =
+            (self.lines(), self.units, self.net.inputs(), self.net.classes);
         let (x, hidden, scores, back) = (self.x.at(), self.hidden.at(), self.scores.at(), self.back.at());
         let (table, places, many) = (batch.table(), each as i32, used as i32);
         if !self.loaded {
@@ -94,7 +106,9 @@ impl Mlp {
         let second = 4 * (inputs * h) as u64;
         let (w1, w2) = (parameters(p.parameters, h), parameters(p.parameters + second, h + 1));
         let (mx, mh, ms, mb) = (rows(x, lx), rows(hidden, lh), rows(scores, ls), rows(back, h));
-        let product = |shape, d, a, b, beta: f32, c| gpu.products().product(shape, d, a, b, beta, c).or_fail("a product");
+        let product = |shape, d, a, b, beta: f32, c| {
+            gpu.products().product(shape, d, a, b, beta, c).or_fail("a product")
+        };
         product((used, h, inputs, agents), mh, mx, w1, 0.0, mh);
         let (units, line) = (h as i32, lh as i32);
         let grid = ((agents * used) as u32, 1, 1);

@@ -1,4 +1,5 @@
-//! The simulator with its rows on a GPU: graphs, weights and byte counts are the host simulator's, the mixing is one kernel.
+//! The simulator with its rows on a GPU: graphs, weights and byte counts are the host simulator's, the mixing
+//! is one kernel.
 use crate::arguments;
 use crate::gpu::{Gpu, Memory, REGISTERED};
 use crate::rows::DeviceRows;
@@ -7,7 +8,8 @@ use dibo::network::{Lane, Network, Simulator, Traffic};
 use dibo::rows::{Rows, Threads, Weights};
 use std::sync::Arc;
 
-/// All agents in this process, their rows on one GPU. Rows that were not placed there (a push-sum weight) are mixed on the host.
+/// All agents in this process, their rows on one GPU. Rows that were not placed there (a push-sum weight) are
+/// mixed on the host.
 pub struct DeviceNetwork {
     gpu: Arc<Gpu>,
     host: Simulator<f32>,
@@ -25,7 +27,11 @@ struct Scratch {
 impl DeviceNetwork {
     /// A network that follows this sequence.
     pub fn new(gpu: &Arc<Gpu>, sequence: Sequence, threads: Threads) -> Self {
-        DeviceNetwork { gpu: gpu.clone(), host: Simulator::new(sequence, threads), scratch: Scratch::default() }
+        DeviceNetwork {
+            gpu: gpu.clone(),
+            host: Simulator::new(sequence, threads),
+            scratch: Scratch::default(),
+        }
     }
 }
 
@@ -86,7 +92,12 @@ fn mix(gpu: &Arc<Gpu>, mixing: &Mixing<f32>, lane: &mut Lane<'_, f32>, scratch: 
     let d = lane.d.map_or(0, |d| DeviceRows::of(d).expect(PLACED).at());
     if lane.pending && n > REGISTERED {
         let (a, scale, count) = (t.at(), 1.0f32, (n * stride) as i64);
-        gpu.rows_kernel("add_scaled", (gpu.blocks(n * stride / 4, 256), 1), 256, arguments![a, scale, d, count]);
+        gpu.rows_kernel(
+            "add_scaled",
+            (gpu.blocks(n * stride / 4, 256), 1),
+            256,
+            arguments![a, scale, d, count],
+        );
     }
     let (to_v, to_t, width) = (v.map_or(0, |(v, _)| v.at()), t.at(), stride as i64);
     let csr = mixing.graph.csr();
@@ -102,7 +113,13 @@ fn mix(gpu: &Arc<Gpu>, mixing: &Mixing<f32>, lane: &mut Lane<'_, f32>, scratch: 
         let (function, columns) = gpu.mixer(n);
         let plus = i32::from(lane.pending);
         let blocks = (stride / columns).div_ceil(128).max(1) as u32;
-        gpu.launch(&function, (blocks, 1, 1), (128, 1), arguments![to_v, to_t, d, plus, steps, width, dense[0]], "mixing");
+        gpu.launch(
+            &function,
+            (blocks, 1, 1),
+            (128, 1),
+            arguments![to_v, to_t, d, plus, steps, width, dense[0]],
+            "mixing",
+        );
         return;
     }
     let copy = |of: &DeviceRows, slot: &mut Option<Memory>| {
@@ -135,5 +152,10 @@ fn mix(gpu: &Arc<Gpu>, mixing: &Mixing<f32>, lane: &mut Lane<'_, f32>, scratch: 
     let b = a + 4 * edges as u64;
     scratch.links = Some(memory);
     let grid = (gpu.blocks(stride / 4, 256), n as u32);
-    gpu.rows_kernel("mix_sparse", grid, 256, arguments![to_v, old_v, to_t, old_t, d, start, from, a, b, steps, width]);
+    gpu.rows_kernel(
+        "mix_sparse",
+        grid,
+        256,
+        arguments![to_v, old_v, to_t, old_t, d, start, from, a, b, steps, width],
+    );
 }

@@ -1,6 +1,8 @@
-//! Matrix products on the GPU: cuBLASLt for one product per agent at even distances, cuBLAS for many small ones at given places.
+//! Matrix products on the GPU: cuBLASLt for one product per agent at even distances, cuBLAS for many small
+//! ones at given places.
 //!
-//! Matrices are by rows here; cuBLAS takes them by columns, so each product is handed over transposed: Dᵀ = Bᵀ Aᵀ.
+//! Matrices are by rows here; cuBLAS takes them by columns, so each product is handed over transposed: Dᵀ =
+//! Bᵀ Aᵀ.
 use cudarc::cublas::{result as blas, sys as blas_sys};
 use cudarc::cublaslt::{result, sys};
 use cudarc::driver::result as driver;
@@ -98,16 +100,26 @@ impl Products {
     pub fn new(stream: CUstream) -> Result<Self, String> {
         let lt = result::create_handle().map_err(|e| format!("cuBLASLt does not start: {e:?}"))?;
         let handle = blas::create_handle().map_err(|e| format!("cuBLAS does not start: {e:?}"))?;
-        // SAFETY: the handle was just made; the stream lives as long as the GPU that owns both; the workspace is never freed before.
+        // SAFETY: the handle was just made; the stream lives as long as the GPU that owns both; the workspace
+        // is never freed before.
         let workspace = unsafe {
             blas_sys::cublasSetStream_v2(handle, stream.cast()).result().map_err(|e| format!("{e:?}"))?;
-            driver::malloc_sync(WORKSPACE).map_err(|e| format!("no room for {WORKSPACE} bytes of workspace: {e:?}"))?
+            driver::malloc_sync(WORKSPACE)
+                .map_err(|e| format!("no room for {WORKSPACE} bytes of workspace: {e:?}"))?
         };
         Ok(Products { lt, blas: handle, stream, workspace, plans: HashMap::new() })
     }
 
     /// `d = a · b + beta · c` for every agent; `c` may be `d`.
-    pub fn product(&mut self, shape: Shape, d: Matrix, a: Matrix, b: Matrix, beta: f32, c: Matrix) -> Result<(), String> {
+    pub fn product(
+        &mut self,
+        shape: Shape,
+        d: Matrix,
+        a: Matrix,
+        b: Matrix,
+        beta: f32,
+        c: Matrix,
+    ) -> Result<(), String> {
         let aligned = [a, b, c, d].map(|m| 1 << (m.at.trailing_zeros().min(8)));
         let key = Key {
             shape,
@@ -118,7 +130,9 @@ impl Products {
             aligned,
         };
         if !self.plans.contains_key(&key) {
-            let plan = self.plan(shape, d, a, b, c, aligned).map_err(|e| format!("no product for {shape:?}: {e:?}"))?;
+            let plan = self
+                .plan(shape, d, a, b, c, aligned)
+                .map_err(|e| format!("no product for {shape:?}: {e:?}"))?;
             self.plans.insert(key, plan);
         }
         let plan = &self.plans[&key];
@@ -158,7 +172,9 @@ impl Products {
     ) -> Result<Plan, result::CublasError> {
         use sys::cublasLtMatmulDescAttributes_t::{CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB};
         use sys::cublasLtMatmulPreferenceAttributes_t as wish;
-        use sys::cublasLtMatrixLayoutAttribute_t::{CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET};
+        use sys::cublasLtMatrixLayoutAttribute_t::{
+            CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+        };
         let compute = match a.kind {
             Kind::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
             Kind::Bf16 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
@@ -167,12 +183,27 @@ impl Products {
         let layout = |matrix: Matrix, rows: usize, columns: usize| {
             // By rows this is rows × columns; by columns the transpose.
             let (rows, columns) = if matrix.turned { (columns, rows) } else { (rows, columns) };
-            let layout = result::create_matrix_layout(matrix.kind.lt(), columns as u64, rows as u64, matrix.line as i64)?;
+            let layout = result::create_matrix_layout(
+                matrix.kind.lt(),
+                columns as u64,
+                rows as u64,
+                matrix.line as i64,
+            )?;
             let (count, apart) = (agents as i32, matrix.apart as i64);
             // SAFETY: the layout was just made, and the attributes have these types.
             unsafe {
-                result::set_matrix_layout_attribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, (&raw const count).cast(), 4)?;
-                result::set_matrix_layout_attribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, (&raw const apart).cast(), 8)?;
+                result::set_matrix_layout_attribute(
+                    layout,
+                    CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                    (&raw const count).cast(),
+                    4,
+                )?;
+                result::set_matrix_layout_attribute(
+                    layout,
+                    CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                    (&raw const apart).cast(),
+                    8,
+                )?;
             }
             Ok(layout)
         };
@@ -180,13 +211,20 @@ impl Products {
         let preference = result::create_matmul_pref()?;
         // SAFETY: descriptor and preference were just made, and the attributes have these types.
         unsafe {
-            for (attribute, turned) in [(CUBLASLT_MATMUL_DESC_TRANSA, b.turned), (CUBLASLT_MATMUL_DESC_TRANSB, a.turned)] {
+            for (attribute, turned) in
+                [(CUBLASLT_MATMUL_DESC_TRANSA, b.turned), (CUBLASLT_MATMUL_DESC_TRANSB, a.turned)]
+            {
                 let value = i32::from(turned);
                 result::set_matmul_desc_attribute(operation, attribute, (&raw const value).cast(), 4)?;
             }
             let room = WORKSPACE;
             let attribute = wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
-            result::set_matmul_pref_attribute(preference, attribute, (&raw const room).cast(), size_of::<usize>())?;
+            result::set_matmul_pref_attribute(
+                preference,
+                attribute,
+                (&raw const room).cast(),
+                size_of::<usize>(),
+            )?;
             let [a, b, c, d] = aligned;
             for (attribute, bytes) in [
                 (wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b),

@@ -26,7 +26,11 @@ impl DeviceRows {
     /// Moves rows to the GPU. `ends` says where the variables of a row end.
     pub fn place(gpu: &Arc<Gpu>, rows: &mut Rows<f32>, ends: &[usize]) {
         rows.place(|numbers, starts| {
-            Box::new(DeviceRows { memory: Memory::of(gpu, numbers), starts: Arc::new(starts.to_vec()), ends: Arc::new(ends.to_vec()) })
+            Box::new(DeviceRows {
+                memory: Memory::of(gpu, numbers),
+                starts: Arc::new(starts.to_vec()),
+                ends: Arc::new(ends.to_vec()),
+            })
         });
     }
 
@@ -80,15 +84,26 @@ impl DeviceRows {
         steps
     }
 
-    fn sums(&self, kernel: &'static str, other: Option<u64>, columns: &Range<usize>, rows: usize) -> Vec<f64> {
+    fn sums(
+        &self,
+        kernel: &'static str,
+        other: Option<u64>,
+        columns: &Range<usize>,
+        rows: usize,
+    ) -> Vec<f64> {
         let blocks = self.gpu().blocks(columns.len(), 256).min(1024);
         let out = Memory::unset(self.gpu(), rows * blocks as usize * 8);
-        let (to, a, from, width, stride) = (out.at(), self.at(), columns.start as i64, columns.len() as i64, self.stride() as i64);
+        let (to, a, from, width, stride) =
+            (out.at(), self.at(), columns.start as i64, columns.len() as i64, self.stride() as i64);
         let (b, count) = (other.unwrap_or(0), self.count() as i32);
         let grid = (blocks, rows as u32);
         match kernel {
-            "gap_rows" => self.gpu().rows_kernel(kernel, grid, 256, arguments![to, a, b, from, width, stride, count]),
-            "square_rows" => self.gpu().rows_kernel(kernel, grid, 256, arguments![to, a, from, width, stride]),
+            "gap_rows" => {
+                self.gpu().rows_kernel(kernel, grid, 256, arguments![to, a, b, from, width, stride, count])
+            }
+            "square_rows" => {
+                self.gpu().rows_kernel(kernel, grid, 256, arguments![to, a, from, width, stride])
+            }
             _ => self.gpu().rows_kernel(kernel, grid, 256, arguments![to, a, from, width, stride, count]),
         }
         let mut parts = vec![0.0f64; rows * blocks as usize];
@@ -122,16 +137,27 @@ impl Remote<f32> for DeviceRows {
 
     fn add_scaled(&mut self, scale: f32, other: &dyn Remote<f32>) {
         let (a, b, n) = (self.at(), Self::peer(other).at(), self.len() as i64);
-        self.gpu().rows_kernel("add_scaled", (self.gpu().blocks(self.len() / 4, 256), 1), 256, arguments![a, scale, b, n]);
+        self.gpu().rows_kernel(
+            "add_scaled",
+            (self.gpu().blocks(self.len() / 4, 256), 1),
+            256,
+            arguments![a, scale, b, n],
+        );
     }
 
     fn scale_difference(&mut self, scale: f32, other: &dyn Remote<f32>) {
         let (a, b, n) = (self.at(), Self::peer(other).at(), self.len() as i64);
-        self.gpu().rows_kernel("scale_difference", (self.gpu().blocks(self.len() / 4, 256), 1), 256, arguments![a, scale, b, n]);
+        self.gpu().rows_kernel(
+            "scale_difference",
+            (self.gpu().blocks(self.len() / 4, 256), 1),
+            256,
+            arguments![a, scale, b, n],
+        );
     }
 
     fn sub_scaled_columns(&mut self, factors: &[f32], other: &dyn Remote<f32>) {
-        let (a, b, steps, stride) = (self.at(), Self::peer(other).at(), self.steps(factors), self.stride() as i64);
+        let (a, b, steps, stride) =
+            (self.at(), Self::peer(other).at(), self.steps(factors), self.stride() as i64);
         let grid = (self.gpu().blocks(self.stride() / 4, 256), self.count() as u32);
         self.gpu().rows_kernel("sub_steps", grid, 256, arguments![a, b, steps, stride]);
     }

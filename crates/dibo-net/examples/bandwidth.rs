@@ -1,4 +1,5 @@
-//! Bandwidth of the protocol against that of Zenoh alone, in the same run: messages go to and fro between two sessions on this machine.
+//! Bandwidth of the protocol against that of Zenoh alone, in the same run: messages go to and fro between two
+//! sessions on this machine.
 //!
 //! `cargo run --release -p dibo-net --example bandwidth -- MEGABYTES TIMES [tls]`
 #[cfg(not(feature = "zenoh"))]
@@ -19,14 +20,27 @@ fn main() {
     let (bytes, times) = ((number(0, 100.0) * 1e6) as usize, number(1, 10.0) as u64);
     let secure = arguments.iter().any(|a| a == "tls");
     let folder = std::env::temp_dir().join(format!("dibo-bandwidth-{}", std::process::id()));
-    dibo_net::certificates::make(&folder, &["localhost".into()], SystemTime::now() - Duration::from_secs(3600), 1)
-        .expect("a writable folder");
-    let free = || std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+    dibo_net::certificates::make(
+        &folder,
+        &["localhost".into()],
+        SystemTime::now() - Duration::from_secs(3600),
+        1,
+    )
+    .expect("a writable folder");
+    let free = || {
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port()
+    };
     let scheme = if secure { "tls" } else { "tcp" };
     let ports: Vec<String> = (0..2).map(|_| format!("{scheme}/localhost:{}", free())).collect();
     let session = |listen: &String, connect: Vec<String>| {
         let tls = secure.then(|| Tls::in_folder(&folder, "localhost"));
-        let endpoints = Endpoints { listen: vec![listen.clone()], connect, tls, network: "run".into(), ..Endpoints::default() };
+        let endpoints = Endpoints {
+            listen: vec![listen.clone()],
+            connect,
+            tls,
+            network: "run".into(),
+            ..Endpoints::default()
+        };
         endpoints.open().expect("loopback works")
     };
     let sessions = [session(&ports[0], vec![]), session(&ports[1], vec![ports[0].clone()])];
@@ -38,7 +52,8 @@ fn main() {
         let to = To::Process(1 - p as u32);
         // Until both are there, and know it.
         let greeting = Wire::new(&sessions[p], "hello", Role::Peer, p as u32).expect("a session");
-        let mut node = Node::new(Box::new(greeting), Settings::new(2, vec![p], [1; 32], 0, 0), Arc::default(), |_| {});
+        let mut node =
+            Node::new(Box::new(greeting), Settings::new(2, vec![p], [1; 32], 0, 0), Arc::default(), |_| {});
         node.meet().expect("both are there");
         node.finish();
         std::thread::sleep(Duration::from_millis(500));
@@ -57,9 +72,17 @@ fn main() {
     // The same with headers, checksums, parts and all.
     let ours = |p: usize| {
         let wire = Wire::new(&sessions[p], "ours", Role::Peer, p as u32).expect("a session");
-        let mut node = Node::new(Box::new(wire), Settings::new(2, vec![p], [1; 32], 0, 0), Arc::default(), |line| eprintln!("{line}"));
+        let mut node =
+            Node::new(Box::new(wire), Settings::new(2, vec![p], [1; 32], 0, 0), Arc::default(), |line| {
+                eprintln!("{line}")
+            });
         node.meet().expect("both are there");
-        let name = |round: u64, sender: usize| Name { round, kind: Kind::Round, sender: sender as u32, receiver: EVERYBODY };
+        let name = |round: u64, sender: usize| Name {
+            round,
+            kind: Kind::Round,
+            sender: sender as u32,
+            receiver: EVERYBODY,
+        };
         let began = Instant::now();
         for round in 0..times {
             node.begin(round);

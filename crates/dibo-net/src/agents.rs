@@ -6,7 +6,9 @@ use dibo::engine::Checkpoint;
 use dibo::graph::Loss;
 use dibo::mixing::{Mixing, Sequence};
 use dibo::network::{Ends, Lane, Network, Traffic};
-use dibo::rows::{Buffer, Csr, Disjoint, GROUP, Pair, Part, Real, Threads, Weights, push_pull_rows, push_rows};
+use dibo::rows::{
+    Buffer, Csr, Disjoint, GROUP, Pair, Part, Real, Threads, Weights, push_pull_rows, push_rows,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,7 +26,8 @@ pub fn lock(node: &Shared) -> MutexGuard<'_, Node> {
 pub struct Links {
     /// Messages that the experiment file wants lost, and whether links carry running sums.
     pub loss: Option<(Loss, bool)>,
-    /// Real links that cannot be asked again: what has not come after this time of a round is lost. Implies running sums.
+    /// Real links that cannot be asked again: what has not come after this time of a round is lost. Implies
+    /// running sums.
     pub wait: Option<Duration>,
 }
 
@@ -38,7 +41,8 @@ pub struct Agents<T> {
     mixing: Mixing<T>,
     links: Links,
     ends: Option<Ends<T>>,
-    /// Between a start from a checkpoint and its taking up: an algorithm may do rounds to prepare a state that is overwritten.
+    /// Between a start from a checkpoint and its taking up: an algorithm may do rounds to prepare a state
+    /// that is overwritten.
     skipping: bool,
     trouble: Option<String>,
     old: [Buffer<T>; 2],
@@ -50,7 +54,19 @@ impl<T: Real> Agents<T> {
         let sums = links.wait.is_some() || links.loss.is_some_and(|l| l.1);
         let ends = (links.wait.is_some() || links.loss.is_some()).then(|| Ends::new(sums));
         let (mixing, old) = (Mixing::default(), [Buffer::new(64), Buffer::new(64)]);
-        Agents { node, sequence, owned, threads, traffic: Traffic::default(), mixing, links, ends, skipping: false, trouble: None, old }
+        Agents {
+            node,
+            sequence,
+            owned,
+            threads,
+            traffic: Traffic::default(),
+            mixing,
+            links,
+            ends,
+            skipping: false,
+            trouble: None,
+            old,
+        }
     }
 
     /// Prepares to go on from a checkpoint, before the others are met.
@@ -64,10 +80,15 @@ impl<T: Real> Agents<T> {
     }
 
     /// The same arithmetic as the simulator's on the rows of those who send to the owned agents.
-    fn mix(&mut self, lanes: &mut [Lane<'_, T>], messages: &BTreeMap<u32, Message<'_>>) -> Result<(), String> {
+    fn mix(
+        &mut self,
+        lanes: &mut [Lane<'_, T>],
+        messages: &BTreeMap<u32, Message<'_>>,
+    ) -> Result<(), String> {
         let Self { mixing, owned, threads, old: [old_v, old_t], .. } = self;
         // Rows of the source: the owned agents first, as the kernels want it, then the others.
-        let mut place: BTreeMap<u32, usize> = owned.iter().enumerate().map(|(row, agent)| (*agent as u32, row)).collect();
+        let mut place: BTreeMap<u32, usize> =
+            owned.iter().enumerate().map(|(row, agent)| (*agent as u32, row)).collect();
         for sender in messages.keys() {
             let next = place.len();
             place.insert(*sender, next);
@@ -82,7 +103,10 @@ impl<T: Real> Agents<T> {
         }
         let mut senders = vec![0; place.len()];
         place.iter().for_each(|(agent, at)| senders[*at] = *agent as usize);
-        let (a, b) = (pick(mixing.a.weights(), owned, &senders, &entries), pick(mixing.b.weights(), owned, &senders, &entries));
+        let (a, b) = (
+            pick(mixing.a.weights(), owned, &senders, &entries),
+            pick(mixing.b.weights(), owned, &senders, &entries),
+        );
         let csr = Csr { start: &start, from: &from };
         let mut at = 0;
         for lane in lanes {
@@ -111,11 +135,28 @@ impl<T: Real> Agents<T> {
             threads.ranges(stride / GROUP, 1 << 9, |_, groups| {
                 let columns = groups.start * GROUP..groups.end * GROUP;
                 let (old_v, old_t) = (&old_v[columns.start..], &old_t[columns.start..]);
-                let part = Part { rows: 0..owned.len(), columns, stride, source_stride: stride, backwards: false, ahead: false };
+                let part = Part {
+                    rows: 0..owned.len(),
+                    columns,
+                    stride,
+                    source_stride: stride,
+                    backwards: false,
+                    ahead: false,
+                };
                 match &v {
                     Some((v, eta)) => {
                         let old = Pair { v: old_v.into(), t: old_t.into() };
-                        push_pull_rows(Pair { v, t: &t }, part, old, csr, a.weights(), b.weights(), eta, d, &[])
+                        push_pull_rows(
+                            Pair { v, t: &t },
+                            part,
+                            old,
+                            csr,
+                            a.weights(),
+                            b.weights(),
+                            eta,
+                            d,
+                            &[],
+                        )
                     }
                     None => push_rows(&t, part, old_t, csr, b.weights(), d),
                 }
@@ -150,7 +191,8 @@ impl<T: Real> Agents<T> {
         }
         let length = Ends::length(lanes) * size_of::<T>();
         for (row, processes) in to.into_iter().enumerate().filter(|(_, p)| !p.is_empty()) {
-            // The tracker goes as it is: its weight b_ij is the receiver's to apply, so one message serves all.
+            // The tracker goes as it is: its weight b_ij is the receiver's to apply, so one message serves
+            // all.
             let mut body = Vec::with_capacity(length);
             for lane in &*lanes {
                 if let Some((v, _)) = &lane.pull {
@@ -161,13 +203,20 @@ impl<T: Real> Agents<T> {
             let name = Name { round, kind: Kind::Round, sender: self.owned[row] as u32, receiver: EVERYBODY };
             node.post(name, Bytes::from(body), &Vec::from_iter(processes), true);
         }
-        let names: Vec<Name> = wanted.iter().map(|s| Name { round, kind: Kind::Round, sender: *s, receiver: EVERYBODY }).collect();
+        let names: Vec<Name> = wanted
+            .iter()
+            .map(|s| Name { round, kind: Kind::Round, sender: *s, receiver: EVERYBODY })
+            .collect();
         node.wait(&names, None)?;
         let mut messages = BTreeMap::new();
         for name in &names {
             let Some(message) = node.message(name) else { continue };
             if message.len() != length {
-                let why = format!("agent {}'s message of round {round} has {} bytes instead of {length}", name.sender, message.len());
+                let why = format!(
+                    "agent {}'s message of round {round} has {} bytes instead of {length}",
+                    name.sender,
+                    message.len()
+                );
                 return Err(node.give_up(why));
             }
             messages.insert(name.sender, message);
@@ -179,7 +228,9 @@ impl<T: Real> Agents<T> {
         let Self { node, mixing, owned, links, ends: Some(ends), .. } = self else { return Ok(()) };
         let mut node = lock(node);
         node.begin(round);
-        let arrives = |sender: usize, receiver: usize| links.loss.is_none_or(|(l, _)| l.arrives(round as usize, sender, receiver));
+        let arrives = |sender: usize, receiver: usize| {
+            links.loss.is_none_or(|(l, _)| l.arrives(round as usize, sender, receiver))
+        };
         let (mut local, mut names) = (BTreeMap::new(), Vec::new());
         for (sender, receiver) in mixing.graph.edges() {
             let name = Name { round, kind: Kind::Round, sender: sender as u32, receiver: receiver as u32 };
@@ -220,7 +271,9 @@ impl<T: Real> Agents<T> {
             message.read(0, &mut numbers);
             local.insert((name.sender as usize, name.receiver as usize), numbers);
         }
-        ends.receive(mixing, owned, lanes, |sender, receiver| local.get(&(sender, receiver)).map(Vec::as_slice));
+        ends.receive(mixing, owned, lanes, |sender, receiver| {
+            local.get(&(sender, receiver)).map(Vec::as_slice)
+        });
         Ok(())
     }
 }
@@ -242,7 +295,12 @@ impl<T: Real> Picked<T> {
     }
 }
 
-fn pick<T: Real>(weights: Weights<'_, T>, receivers: &[usize], senders: &[usize], entries: &[usize]) -> Picked<T> {
+fn pick<T: Real>(
+    weights: Weights<'_, T>,
+    receivers: &[usize],
+    senders: &[usize],
+    entries: &[usize],
+) -> Picked<T> {
     let some = |w: &[T], which: &[usize]| which.iter().map(|i| w[*i]).collect();
     match weights {
         Weights::Receiver(w) => Picked::Receiver(some(w, receivers)),
@@ -291,7 +349,11 @@ impl<T: Real> Network<T> for Agents<T> {
 
     fn restore(&mut self, _memory: &[u8]) -> Result<(), String> {
         // Taken up before the others were met.
-        if std::mem::take(&mut self.skipping) { Ok(()) } else { Err("a checkpoint must be taken up before the others are met".into()) }
+        if std::mem::take(&mut self.skipping) {
+            Ok(())
+        } else {
+            Err("a checkpoint must be taken up before the others are met".into())
+        }
     }
 
     fn trouble(&self) -> Option<String> {

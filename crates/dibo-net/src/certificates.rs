@@ -1,27 +1,35 @@
 //! A test authority and certificates signed by it. A real deployment brings its own.
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 
-/// Makes certificates for these hosts (names or addresses; each also serves localhost) in a folder, with the authority that lies there or a
-/// new one. They are valid from `from` on for `days`. Gives the files that were written.
+/// Makes certificates for these hosts (names or addresses; each also serves localhost) in a folder, with the
+/// authority that lies there or a new one. They are valid from `from` on for `days`. Gives the files that
+/// were written.
 pub fn make(folder: &Path, hosts: &[String], from: SystemTime, days: u64) -> Result<Vec<PathBuf>, String> {
-    std::fs::create_dir_all(folder).map_err(|e| format!("cannot make the folder {}: {e}", folder.display()))?;
+    std::fs::create_dir_all(folder)
+        .map_err(|e| format!("cannot make the folder {}: {e}", folder.display()))?;
     let until = from + Duration::from_secs(days * 86_400);
     let (from, until) = (OffsetDateTime::from(from), OffsetDateTime::from(until));
     let mut written = Vec::new();
     let (ca_file, ca_key) = (folder.join("ca.pem"), folder.join("ca.key"));
     let fails = |e: rcgen::Error| format!("cannot make a certificate: {e}");
     let issuer = if ca_file.is_file() && ca_key.is_file() {
-        let read = |file: &Path| std::fs::read_to_string(file).map_err(|e| format!("cannot read {}: {e}", file.display()));
+        let read = |file: &Path| {
+            std::fs::read_to_string(file).map_err(|e| format!("cannot read {}: {e}", file.display()))
+        };
         let key = KeyPair::from_pem(&read(&ca_key)?).map_err(|e| format!("{}: {e}", ca_key.display()))?;
         Issuer::from_ca_cert_pem(&read(&ca_file)?, key).map_err(|e| format!("{}: {e}", ca_file.display()))?
     } else {
         let mut params = CertificateParams::new(Vec::<String>::new()).map_err(fails)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, "dibo test authority");
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
         (params.not_before, params.not_after) = (from, until);
         let key = KeyPair::generate().map_err(fails)?;
         let certificate = params.self_signed(&key).map_err(fails)?;
@@ -30,7 +38,10 @@ pub fn make(folder: &Path, hosts: &[String], from: SystemTime, days: u64) -> Res
         Issuer::new(params, key)
     };
     for host in hosts {
-        if host.is_empty() || host == "ca" || !host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_:".contains(c)) {
+        if host.is_empty()
+            || host == "ca"
+            || !host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_:".contains(c))
+        {
             return Err(format!("'{host}' is not the name or address of a host"));
         }
         let mut names = vec![host.clone()];
@@ -39,7 +50,8 @@ pub fn make(folder: &Path, hosts: &[String], from: SystemTime, days: u64) -> Res
         params.distinguished_name.push(DnType::CommonName, host.as_str());
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         (params.not_before, params.not_after) = (from, until);
         let key = KeyPair::generate().map_err(fails)?;
         let certificate = params.signed_by(&key, &issuer).map_err(fails)?;

@@ -1,4 +1,5 @@
-//! Metrics of all agents: every process shows its rows to the one that owns agent 0, which evaluates them and tells the others the values.
+//! Metrics of all agents: every process shows its rows to the one that owns agent 0, which evaluates them and
+//! tells the others the values.
 use crate::agents::{Shared, lock};
 use crate::packet::{EVERYBODY, Kind, Name};
 use bytes::Bytes;
@@ -9,13 +10,14 @@ use dibo::rows::{Real, Rows, View};
 /// Metrics by name.
 pub type Values = Vec<(String, f64)>;
 
-/// A variable that is private to its agent. Only the weight of push-sum, which everybody sends, also fills a whole row.
+/// A variable that is private to its agent. Only the weight of push-sum, which everybody sends, also fills a
+/// whole row.
 fn is_private<T: Real>(view: &View<'_, T>) -> bool {
     view.columns.is_none() && view.name != "w"
 }
 
-/// The metrics at iteration `k`, the same in every process and the same as the simulator's. Private variables are shown, and metrics made of
-/// them, only if `show_private`; all processes must say the same.
+/// The metrics at iteration `k`, the same in every process and the same as the simulator's. Private variables
+/// are shown, and metrics made of them, only if `show_private`; all processes must say the same.
 pub fn values<T: Real>(
     node: &Shared,
     k: usize,
@@ -56,8 +58,13 @@ pub fn values<T: Real>(
                 let mut body = whole.as_slice();
                 for (view, rows) in views.iter().zip(&mut rows) {
                     for agent in owned {
-                        let Some(row) = take_row(&mut body).filter(|r| is_private(view) || r.len() == view.row(0).len()) else {
-                            let why = format!("agent {process}'s rows at iteration {k} do not have the shape of this process's");
+                        let Some(row) =
+                            take_row(&mut body).filter(|r| is_private(view) || r.len() == view.row(0).len())
+                        else {
+                            let why = format!(
+                                "agent {process}'s rows at iteration {k} do not have the shape of this \
+                                process's"
+                            );
                             return Err(node.give_up(why));
                         };
                         rows[*agent] = row;
@@ -70,15 +77,21 @@ pub fn values<T: Real>(
             let whole: Vec<View<'_, T>> = views
                 .iter()
                 .zip(&all)
-                .map(|(v, rows)| View { name: v.name, rows, columns: v.columns.as_ref().map(|_| 0..rows.width()) })
+                .map(|(v, rows)| View {
+                    name: v.name,
+                    rows,
+                    columns: v.columns.as_ref().map(|_| 0..rows.width()),
+                })
                 .collect();
-            let values: Values = evaluate(problem, &whole).into_iter().map(|(n, v)| (n.to_string(), v)).collect();
+            let values: Values =
+                evaluate(problem, &whole).into_iter().map(|(n, v)| (n.to_string(), v)).collect();
             node = lock(shared);
             node.publish(k, Bytes::from(postcard::to_stdvec(&values).expect("numbers can be written")));
         }
     }
     let bytes = node.values(k).cloned().unwrap_or_default();
-    postcard::from_bytes(&bytes).map_err(|e| node.give_up(format!("the metrics of iteration {k} cannot be read: {e}")))
+    postcard::from_bytes(&bytes)
+        .map_err(|e| node.give_up(format!("the metrics of iteration {k} cannot be read: {e}")))
 }
 
 fn stacked<T: Real>(vectors: &[Vec<T>]) -> Rows<T> {

@@ -1,8 +1,10 @@
-//! Agents as real processes: the network room of dibo over a real transport. A run gives the same bits as the simulator's; lost, doubled, late
-//! and reordered packets, and processes that are killed and started again, do not change them.
+//! Agents as real processes: the network room of dibo over a real transport. A run gives the same bits as the
+//! simulator's; lost, doubled, late and reordered packets, and processes that are killed and started again,
+//! do not change them.
 //!
-//! [`packet`] is the format, [`node`] the protocol of one process, [`transport`] the seam below it ([`memory`] for tests, `wire` for machines),
-//! [`agents`] the network that algorithms see, [`gather`] the metrics of all agents.
+//! [`packet`] is the format, [`node`] the protocol of one process, [`transport`] the seam below it
+//! ([`memory`] for tests, `wire` for machines), [`agents`] the network that algorithms see, [`gather`] the
+//! metrics of all agents.
 pub mod agents;
 pub mod gather;
 pub mod memory;

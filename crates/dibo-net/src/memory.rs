@@ -1,4 +1,5 @@
-//! Processes as threads of one program, with a clock that jumps when all of them wait: tests of the protocol never sleep.
+//! Processes as threads of one program, with a clock that jumps when all of them wait: tests of the protocol
+//! never sleep.
 use crate::transport::{To, Transport};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
@@ -16,12 +17,14 @@ struct Inside {
     /// For each process that waits, until when.
     waiting: BTreeMap<u32, Duration>,
     lines: u64,
-    /// The line that speaks for each process: a process that starts again may have its new line before the old one is gone.
+    /// The line that speaks for each process: a process that starts again may have its new line before the
+    /// old one is gone.
     newest: BTreeMap<u32, u64>,
 }
 
 impl Hub {
-    /// The transport of the process with this lowest agent. The clock stands still until all processes that have a line wait.
+    /// The transport of the process with this lowest agent. The clock stands still until all processes that
+    /// have a line wait.
     pub fn line(&self, process: u32) -> Line {
         let mut inside = self.inside();
         inside.queues.insert(process, VecDeque::new());
@@ -60,7 +63,10 @@ impl Drop for Line {
 impl Inside {
     /// If everybody waits, it is as late as the first of them is ready to be told so.
     fn jump(&mut self) {
-        if !self.queues.is_empty() && self.waiting.len() == self.queues.len() && self.queues.values().all(VecDeque::is_empty) {
+        if !self.queues.is_empty()
+            && self.waiting.len() == self.queues.len()
+            && self.queues.values().all(VecDeque::is_empty)
+        {
             self.now = self.now.max(self.waiting.values().min().copied().unwrap_or_default());
         }
     }
@@ -73,7 +79,11 @@ impl Transport for Line {
         match to {
             To::Process(to) => inside.queues.entry(to).and_modify(|q| q.push_back(packet)),
             To::All => {
-                inside.queues.iter_mut().filter(|(p, _)| **p != self.process).for_each(|(_, q)| q.push_back(packet.clone()));
+                inside
+                    .queues
+                    .iter_mut()
+                    .filter(|(p, _)| **p != self.process)
+                    .for_each(|(_, q)| q.push_back(packet.clone()));
                 return self.hub.0.1.notify_all();
             }
         };

@@ -1,4 +1,5 @@
-//! The protocol of one process: who the others are, which messages have come, which are kept for those who may ask again.
+//! The protocol of one process: who the others are, which messages have come, which are kept for those who
+//! may ask again.
 //!
 //! It knows time and packets only through its [`Transport`], so every rule here is tested without a socket.
 use crate::packet::{self, EVERYBODY, Kind, Name, Packet, Refusal, Run};
@@ -105,7 +106,8 @@ impl Peer {
         }
     }
 
-    /// After this time an answer is late. To ask once too often costs little, so this is less careful than TCP.
+    /// After this time an answer is late. To ask once too often costs little, so this is less careful than
+    /// TCP.
     fn late(&self) -> Duration {
         (2 * self.answers).clamp(SOON, LATE)
     }
@@ -167,7 +169,8 @@ impl Message<'_> {
         self.0.concat()
     }
 
-    /// Reads numbers that begin at byte `at`. All numbers of a message have one size, so none lies on the border of two parts.
+    /// Reads numbers that begin at byte `at`. All numbers of a message have one size, so none lies on the
+    /// border of two parts.
     pub fn read<T: Real>(&self, at: usize, mut numbers: &mut [T]) {
         let mut at = at;
         while !numbers.is_empty() {
@@ -248,7 +251,12 @@ fn seconds(time: Duration) -> String {
 
 impl Node {
     /// A process that has met nobody yet. `stop` makes it give up; `log` hears what a person should know.
-    pub fn new(line: Box<dyn Transport>, settings: Settings, stop: Arc<AtomicBool>, log: impl FnMut(&str) + Send + 'static) -> Self {
+    pub fn new(
+        line: Box<dyn Transport>,
+        settings: Settings,
+        stop: Arc<AtomicBool>,
+        log: impl FnMut(&str) + Send + 'static,
+    ) -> Self {
         let mut owner = vec![None; settings.agents];
         settings.owned.iter().for_each(|i| owner[*i] = Some(settings.owned[0] as u32));
         let run = Run { digest: settings.digest[..16].try_into().expect("half of it"), job: settings.job };
@@ -320,7 +328,11 @@ impl Node {
             }
             let now = self.line.now();
             if now.saturating_sub(began) > self.settings.patience {
-                return Err(format!("{} did not appear within {} (--patience)", agents(missing), seconds(self.settings.patience)));
+                return Err(format!(
+                    "{} did not appear within {} (--patience)",
+                    agents(missing),
+                    seconds(self.settings.patience)
+                ));
             }
             if now >= self.next_hello {
                 self.ask_greeting();
@@ -418,12 +430,15 @@ impl Node {
     fn has(&self, name: &Name) -> bool {
         match name.kind {
             // Metrics that are known make the views they come from unnecessary.
-            Kind::Views | Kind::Values => self.values.contains_key(&name.round) || self.message(name).is_some(),
+            Kind::Views | Kind::Values => {
+                self.values.contains_key(&name.round) || self.message(name).is_some()
+            }
             _ => self.message(name).is_some(),
         }
     }
 
-    /// Waits until all these messages have come, asking again for those that do not; or until `at_most` has passed, without asking.
+    /// Waits until all these messages have come, asking again for those that do not; or until `at_most` has
+    /// passed, without asking.
     pub fn wait(&mut self, wanted: &[Name], at_most: Option<Duration>) -> Result<(), String> {
         let began = self.line.now();
         // When each process was last asked, and how long a wait is worth a word.
@@ -433,7 +448,8 @@ impl Node {
             missing.retain(|name| !self.has(name));
             let now = self.line.now();
             if missing.is_empty() {
-                // Losses make waits longer: only the shortest tell how long one must take. It is believed less and less.
+                // Losses make waits longer: only the shortest tell how long one must take. It is believed
+                // less and less.
                 self.usual = (now - began).min(self.usual + self.usual / 8 + SOON / 2);
                 return Ok(());
             }
@@ -442,8 +458,11 @@ impl Node {
                 return Err(why.clone());
             }
             if let Some(most) = at_most {
-                // Who lost something in the last round waited for it and is late in this one: up to twice the time for those who lag.
-                let lag = |name: &Name| self.peers.get(&self.owner(name.sender as usize)).map_or(most, |p| p.lag.min(most));
+                // Who lost something in the last round waited for it and is late in this one: up to twice the
+                // time for those who lag.
+                let lag = |name: &Name| {
+                    self.peers.get(&self.owner(name.sender as usize)).map_or(most, |p| p.lag.min(most))
+                };
                 let until = began + most + missing.iter().map(lag).max().unwrap_or_default();
                 if now >= until {
                     return Ok(());
@@ -452,10 +471,16 @@ impl Node {
                 continue;
             }
             let mut by_process: BTreeMap<u32, Vec<Name>> = BTreeMap::new();
-            missing.iter().for_each(|name| by_process.entry(self.owner(name.sender as usize)).or_default().push(*name));
+            missing
+                .iter()
+                .for_each(|name| by_process.entry(self.owner(name.sender as usize)).or_default().push(*name));
             if now - began > long {
                 let who = agents(missing.iter().map(|n| n.sender as usize).collect::<BTreeSet<_>>());
-                (self.log)(&format!("round {}: still asking {who} after {}", self.round, seconds(now - began)));
+                (self.log)(&format!(
+                    "round {}: still asking {who} after {}",
+                    self.round,
+                    seconds(now - began)
+                ));
                 long *= 2;
             }
             let mut wake = now + GREETING;
@@ -483,8 +508,9 @@ impl Node {
         }
     }
 
-    /// When a process is to be asked for messages that have not come: at once if it is known to have sent them; else when they would usually have
-    /// come. Then again when the answer is late, and less and less often the longer it shows no progress.
+    /// When a process is to be asked for messages that have not come: at once if it is known to have sent
+    /// them; else when they would usually have come. Then again when the answer is late, and less and less
+    /// often the longer it shows no progress.
     fn due(&self, peer: &Peer, names: &[Name], began: Duration, asked: Option<Duration>) -> Duration {
         let late = peer.late();
         let due = match asked {
@@ -493,7 +519,8 @@ impl Node {
             None => began + 2 * self.usual + late,
         };
         // What is still arriving is not asked for.
-        let arriving = names.iter().filter_map(|n| self.inbox.get(n)).map(|m| m.last + 3 * m.gap + late).max();
+        let arriving =
+            names.iter().filter_map(|n| self.inbox.get(n)).map(|m| m.last + 3 * m.gap + late).max();
         arriving.map_or(due, |a| a.max(due))
     }
 
@@ -509,9 +536,12 @@ impl Node {
 
     fn ask(&mut self, process: u32, missing: &[Name], now: Duration) {
         self.counts.asked += missing.len() as u64;
-        let parts = |name: &Name| self.inbox.get(name).map_or_else(Vec::new, |m| m.missing.iter().copied().take(64).collect());
+        let parts = |name: &Name| {
+            self.inbox.get(name).map_or_else(Vec::new, |m| m.missing.iter().copied().take(64).collect())
+        };
         let names: Vec<(Name, Vec<u32>)> = missing.iter().map(|name| (*name, parts(name))).collect();
-        // One that is far ahead has sent all that this process needs to catch up; unless that is already here.
+        // One that is far ahead has sent all that this process needs to catch up; unless that is already
+        // here.
         let next = Name { round: self.round + 1, kind: Kind::Hello, sender: 0, receiver: 0 };
         let ahead = self.peers.get(&process).is_some_and(|p| p.posted > self.round + 2);
         let later = ahead && !self.inbox.range(next..).any(|(n, _)| self.owner(n.sender as usize) == process);
@@ -527,7 +557,11 @@ impl Node {
     /// Sends these parts of a message, or all of them.
     fn send(&mut self, to: To, name: Name, body: &Bytes, some: &[u32]) {
         let all = packet::parts(body.len());
-        let every: Vec<u32> = if some.is_empty() { (0..all).collect() } else { some.iter().copied().filter(|p| *p < all).collect() };
+        let every: Vec<u32> = if some.is_empty() {
+            (0..all).collect()
+        } else {
+            some.iter().copied().filter(|p| *p < all).collect()
+        };
         for part in every {
             let begin = part as usize * packet::PART;
             let piece = body.slice(begin..(begin + packet::PART).min(body.len()));
@@ -562,7 +596,8 @@ impl Node {
         self.send(to, name, &body, &[]);
     }
 
-    /// Takes in what has come, waiting for the first packet at most this long; greets the others when it is time to.
+    /// Takes in what has come, waiting for the first packet at most this long; greets the others when it is
+    /// time to.
     pub fn pump(&mut self, wait: Duration) {
         let now = self.line.now();
         if self.met && now >= self.next_hello {
@@ -596,7 +631,8 @@ impl Node {
         if packet.run.digest != self.run.digest {
             return Err(Refusal::WrongRun);
         }
-        let from = self.owner.get(packet.name.sender as usize).copied().flatten().ok_or(Refusal::UnknownAgent)?;
+        let from =
+            self.owner.get(packet.name.sender as usize).copied().flatten().ok_or(Refusal::UnknownAgent)?;
         let now = self.line.now();
         let peer = self.peers.get_mut(&from).ok_or(Refusal::UnknownAgent)?;
         peer.heard = now;
@@ -615,9 +651,14 @@ impl Node {
         match packet.name.kind {
             Kind::Need => self.answer(from, packet.body),
             Kind::Stop => {
-                let why = String::from_utf8_lossy(packet.body).chars().filter(|c| !c.is_control()).take(300).collect::<String>();
+                let why = String::from_utf8_lossy(packet.body)
+                    .chars()
+                    .filter(|c| !c.is_control())
+                    .take(300)
+                    .collect::<String>();
                 if !self.done && self.trouble.is_none() {
-                    self.trouble = Some(format!("{} stopped: {why}", agents(self.peers[&from].owned.iter().copied())));
+                    self.trouble =
+                        Some(format!("{} stopped: {why}", agents(self.peers[&from].owned.iter().copied())));
                 }
                 Ok(())
             }
@@ -648,13 +689,24 @@ impl Node {
             return Ok(());
         }
         if !self.inbox.contains_key(&name) {
-            if name.round > self.round + AHEAD || (self.inbox_bytes + packet.total > self.settings.room && name.round > self.round) {
+            if name.round > self.round + AHEAD
+                || (self.inbox_bytes + packet.total > self.settings.room && name.round > self.round)
+            {
                 return Err(Refusal::TooEarly);
             }
             let count = packet::parts(packet.total);
             self.inbox_bytes += packet.total;
             let (parts, last) = (vec![Bytes::new(); count as usize], self.line.now());
-            self.inbox.insert(name, Incoming { parts, total: packet.total, missing: (0..count).collect(), last, gap: Duration::ZERO });
+            self.inbox.insert(
+                name,
+                Incoming {
+                    parts,
+                    total: packet.total,
+                    missing: (0..count).collect(),
+                    last,
+                    gap: Duration::ZERO,
+                },
+            );
         }
         let message = self.inbox.get_mut(&name).expect("inserted above");
         if message.total != packet.total {
@@ -673,7 +725,8 @@ impl Node {
 
     /// Sends again what a process asks for, as far as it is there, and greets it.
     fn answer(&mut self, from: u32, body: &[u8]) -> Result<(), Refusal> {
-        let Need { asked, posted, later, names } = postcard::from_bytes(body).map_err(|_| Refusal::Nonsense)?;
+        let Need { asked, posted, later, names } =
+            postcard::from_bytes(body).map_err(|_| Refusal::Nonsense)?;
         if names.len() > ASKED_AT_ONCE || names.iter().any(|n| n.1.len() > 64) {
             return Err(Refusal::Nonsense);
         }
@@ -681,24 +734,30 @@ impl Node {
         self.peers.get_mut(&from).ok_or(Refusal::UnknownAgent)?.has_posted(posted, now);
         let busy = self.line.busy(To::Process(from));
         for (name, parts) in &names {
-            let known = matches!(name.kind, Kind::Views | Kind::Values).then(|| self.values.get(&name.round).cloned()).flatten();
+            let known = matches!(name.kind, Kind::Views | Kind::Values)
+                .then(|| self.values.get(&name.round).cloned())
+                .flatten();
             if let Some(values) = known {
                 let name = Name { kind: Kind::Values, sender: self.me(), ..*name };
                 self.counts.overhead += values.len() as u64;
                 self.send(To::Process(from), name, &values, &[]);
-            } else if let Some(kept) = self.kept.get(name).filter(|k| k.to.contains(&from) && !busy).cloned() {
+            } else if let Some(kept) = self.kept.get(name).filter(|k| k.to.contains(&from) && !busy).cloned()
+            {
                 self.again(from, *name, &kept.body, parts);
             }
         }
         if let Some(last) = names.iter().map(|n| n.0).filter(|_| later && !busy).max() {
-            let next = Name { round: last.round.saturating_add(1), kind: Kind::Hello, sender: 0, receiver: 0 };
-            let theirs = self.kept.range(next..).filter(|(n, k)| n.kind == Kind::Round && k.to.contains(&from));
+            let next =
+                Name { round: last.round.saturating_add(1), kind: Kind::Hello, sender: 0, receiver: 0 };
+            let theirs =
+                self.kept.range(next..).filter(|(n, k)| n.kind == Kind::Round && k.to.contains(&from));
             let mut bytes = 0;
             let fits = |(_, kept): &(&Name, &Kept)| {
                 bytes += kept.body.len();
                 bytes <= FOLLOWING.0
             };
-            let some: Vec<(Name, Bytes)> = theirs.take_while(fits).take(FOLLOWING.1).map(|(n, k)| (*n, k.body.clone())).collect();
+            let some: Vec<(Name, Bytes)> =
+                theirs.take_while(fits).take(FOLLOWING.1).map(|(n, k)| (*n, k.body.clone())).collect();
             some.iter().for_each(|(name, body)| self.again(from, *name, body, &[]));
         }
         self.greet(To::Process(from), None, Some(asked));
@@ -713,14 +772,19 @@ impl Node {
     fn hello(&mut self, packet: &Packet<'_>) -> Result<(), Refusal> {
         let hello: Hello = postcard::from_bytes(packet.body).map_err(|_| Refusal::Nonsense)?;
         let owned: Vec<usize> = hello.owned.iter().map(|i| *i as usize).collect();
-        if owned.is_empty() || owned.len() > 1 << 20 || !owned.is_sorted_by(|a, b| a < b) || packet.name.sender != hello.owned[0] {
+        if owned.is_empty()
+            || owned.len() > 1 << 20
+            || !owned.is_sorted_by(|a, b| a < b)
+            || packet.name.sender != hello.owned[0]
+        {
             return Err(Refusal::Nonsense);
         }
         if hello.digest != self.settings.digest {
             let hex = |d: &[u8; 32]| d[..4].iter().map(|b| format!("{b:02x}")).collect::<String>();
             if !self.met {
                 self.trouble = Some(format!(
-                    "another experiment at {}: digest {} (dibo {}), here {} (dibo {}); give all processes the same file, --set, seeds and version",
+                    "another experiment at {}: digest {} (dibo {}), here {} (dibo {}); give all processes \
+                    the same file, --set, seeds and version",
                     agents(owned.iter().copied().take(20)),
                     hex(&hello.digest),
                     hello.version.chars().filter(|c| !c.is_control()).take(20).collect::<String>(),
@@ -745,11 +809,14 @@ impl Node {
             }
             return Ok(());
         }
-        let clash =
-            owned.iter().find(|i| self.owner[**i].is_some_and(|p| p != name || self.peers.get(&p).is_none_or(|p| p.owned != owned)));
+        let clash = owned.iter().find(|i| {
+            self.owner[**i].is_some_and(|p| p != name || self.peers.get(&p).is_none_or(|p| p.owned != owned))
+        });
         if let Some(agent) = clash {
             if !self.met {
-                self.trouble = Some(format!("agent {agent} is owned by two processes; give each agent to one of them (--own)"));
+                self.trouble = Some(format!(
+                    "agent {agent} is owned by two processes; give each agent to one of them (--own)"
+                ));
             }
             return Err(Refusal::UnknownAgent);
         }
@@ -775,13 +842,21 @@ impl Node {
             }
             Some(old) if hello.incarnation < old.incarnation => return Ok(()),
             Some(old) if hello.incarnation > old.incarnation => {
-                (self.log)(&format!("{} came back in round {}", agents(new.owned.iter().copied()), hello.round));
+                (self.log)(&format!(
+                    "{} came back in round {}",
+                    agents(new.owned.iter().copied()),
+                    hello.round
+                ));
                 let kept_from = old.safe;
                 *old = Peer { safe: new.safe.max(kept_from), ..new };
                 if hello.safe < kept_from {
-                    let why =
-                        format!("its checkpoint is of round {}, but messages before round {kept_from} are no longer kept", hello.safe);
-                    let stop = Name { round: self.round, kind: Kind::Stop, sender: self.me(), receiver: EVERYBODY };
+                    let why = format!(
+                        "its checkpoint is of round {}, but messages before round {kept_from} are no longer \
+                        kept",
+                        hello.safe
+                    );
+                    let stop =
+                        Name { round: self.round, kind: Kind::Stop, sender: self.me(), receiver: EVERYBODY };
                     self.send(To::Process(name), stop, &Bytes::from(why.into_bytes()), &[]);
                 }
                 greet = true;
@@ -793,8 +868,13 @@ impl Node {
                 old.done |= hello.done;
                 old.has_posted(hello.posted, now);
                 if let Some(took) = hello.asked.and_then(|asked| now.checked_sub(asked)) {
-                    // Down fast, up slowly: a few slow answers, while all were starting or one was held up, are soon forgotten.
-                    old.answers = if took < old.answers { (old.answers + took) / 2 } else { (7 * old.answers + took) / 8 };
+                    // Down fast, up slowly: a few slow answers, while all were starting or one was held up,
+                    // are soon forgotten.
+                    old.answers = if took < old.answers {
+                        (old.answers + took) / 2
+                    } else {
+                        (7 * old.answers + took) / 8
+                    };
                 }
             }
         }
@@ -814,7 +894,8 @@ impl Node {
             return;
         }
         kept.retain(|name, message| {
-            let stays = name.kind != Kind::Round || message.to.iter().any(|p| peers.get(p).is_none_or(|p| p.safe <= name.round));
+            let stays = name.kind != Kind::Round
+                || message.to.iter().any(|p| peers.get(p).is_none_or(|p| p.safe <= name.round));
             if !stays {
                 *kept_bytes -= message.body.len();
             }
@@ -830,7 +911,8 @@ impl Node {
         let mut next = began + GREETING / 4;
         loop {
             let now = self.line.now();
-            let waiting = |p: &Peer| !p.done && now.saturating_sub(p.heard.max(began)) < self.settings.patience;
+            let waiting =
+                |p: &Peer| !p.done && now.saturating_sub(p.heard.max(began)) < self.settings.patience;
             if !self.peers.values().any(waiting) || self.check_stop().is_err() {
                 break;
             }
@@ -844,8 +926,8 @@ impl Node {
         (0..5).for_each(|_| self.greet(To::All, None, None));
     }
 
-    /// For a process that had finished and was started again: waits until nobody is there any more, or somebody who needs its messages
-    /// (true).
+    /// For a process that had finished and was started again: waits until nobody is there any more, or
+    /// somebody who needs its messages (true).
     pub fn rejoin(&mut self) -> bool {
         self.done = true;
         let began = self.line.now();
@@ -877,9 +959,11 @@ impl Node {
 
     /// Takes up what [`memory`](Self::memory) gave, at the beginning of this round.
     pub fn restore(&mut self, memory: &[u8], round: u64) -> Result<(), String> {
-        let Memory { kept, values } = postcard::from_bytes(memory).map_err(|e| format!("damaged checkpoint: {e}"))?;
+        let Memory { kept, values } =
+            postcard::from_bytes(memory).map_err(|e| format!("damaged checkpoint: {e}"))?;
         self.kept_bytes = kept.iter().map(|(_, body, _)| body.len()).sum();
-        self.kept = kept.into_iter().map(|(name, body, to)| (name, Kept { body: Bytes::from(body), to })).collect();
+        self.kept =
+            kept.into_iter().map(|(name, body, to)| (name, Kept { body: Bytes::from(body), to })).collect();
         self.values = values.into_iter().map(|(k, v)| (k, Bytes::from(v))).collect();
         (self.round, self.posted, self.safe) = (round, round, round);
         Ok(())

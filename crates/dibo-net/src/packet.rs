@@ -1,4 +1,5 @@
-//! What goes over the wire: a fixed header, then a body. Reading is total: any bytes give a packet or the reason why they are none.
+//! What goes over the wire: a fixed header, then a body. Reading is total: any bytes give a packet or the
+//! reason why they are none.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -16,7 +17,8 @@
 //! | 56..60 | length of this part |
 //! | 60..68 | checksum of all the rest, with a seed that follows from the run |
 //!
-//! Numbers are little-endian. Rows of private variables have no place in any kind of message but [`Kind::Views`], and there only if every agent was asked to show them.
+//! Numbers are little-endian. Rows of private variables have no place in any kind of message but
+//! [`Kind::Views`], and there only if every agent was asked to show them.
 use xxhash_rust::xxh3::Xxh3;
 
 /// Version of this format.
@@ -49,7 +51,9 @@ pub enum Kind {
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        [Kind::Hello, Kind::Round, Kind::Views, Kind::Values, Kind::Need, Kind::Stop].into_iter().find(|k| *k as u8 == byte)
+        [Kind::Hello, Kind::Round, Kind::Views, Kind::Values, Kind::Need, Kind::Stop]
+            .into_iter()
+            .find(|k| *k as u8 == byte)
     }
 }
 
@@ -159,7 +163,8 @@ pub fn read(bytes: &[u8], limit: usize) -> Result<Packet<'_>, Refusal> {
     let kind = Kind::of(h[5]).filter(|_| h[6] == 0 && h[7] == 0).ok_or(Refusal::Malformed)?;
     let total = usize::try_from(eight(44)).ok().filter(|t| *t <= limit).ok_or(Refusal::Oversized)?;
     let part = four(52);
-    let begin = (part as usize).checked_mul(PART).filter(|_| part < parts(total)).ok_or(Refusal::Malformed)?;
+    let begin =
+        (part as usize).checked_mul(PART).filter(|_| part < parts(total)).ok_or(Refusal::Malformed)?;
     if body.len() != four(56) as usize || body.len() != (total - begin).min(PART) {
         return Err(Refusal::Malformed);
     }
@@ -167,7 +172,13 @@ pub fn read(bytes: &[u8], limit: usize) -> Result<Packet<'_>, Refusal> {
         return Err(Refusal::Damaged);
     }
     let run = Run { digest: h[8..24].try_into().expect("sixteen bytes"), job: four(24) };
-    Ok(Packet { run, name: Name { round: eight(36), kind, sender: four(28), receiver: four(32) }, total, part, body })
+    Ok(Packet {
+        run,
+        name: Name { round: eight(36), kind, sender: four(28), receiver: four(32) },
+        total,
+        part,
+        body,
+    })
 }
 
 #[cfg(test)]
@@ -206,7 +217,12 @@ mod tests {
         for n in 0..rounds {
             let mut r = stream(11, Purpose::Start, 0, n);
             let kind = Kind::of(r.random_range(1..7u8)).unwrap();
-            let name = Name { round: r.random_range(0..1000), kind, sender: r.random_range(0..10), receiver: r.random_range(0..10) };
+            let name = Name {
+                round: r.random_range(0..1000),
+                kind,
+                sender: r.random_range(0..10),
+                receiver: r.random_range(0..10),
+            };
             let mut message = vec![0; r.random_range(0..300usize)];
             r.fill_bytes(&mut message);
             let good = packet(name, &message, 0);

@@ -63,8 +63,12 @@ impl std::str::FromStr for Faults {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut faults = Faults::default();
         for part in text.split(',') {
-            let wrong =
-                || format!("faults: '{part}' must be drop=, duplicate= or delay= with a share below 1, or seed= with a whole number");
+            let wrong = || {
+                format!(
+                    "faults: '{part}' must be drop=, duplicate= or delay= with a share below 1, or seed= \
+                    with a whole number"
+                )
+            };
             let (key, value) = part.split_once('=').ok_or_else(wrong)?;
             let share = || value.parse::<f64>().ok().filter(|s| (0.0..1.0).contains(s)).ok_or_else(wrong);
             match key.trim() {

@@ -1,5 +1,5 @@
-//! Packets between machines, by Zenoh: peers that know each other's endpoints, or clients of a router. TLS with certificates on both sides, unless
-//! all stay on this machine or the user insists.
+//! Packets between machines, by Zenoh: peers that know each other's endpoints, or clients of a router. TLS
+//! with certificates on both sides, unless all stay on this machine or the user insists.
 use crate::transport::{To, Transport};
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -58,7 +58,11 @@ pub struct Tls {
 impl Tls {
     /// The files `ca.pem`, `NAME.pem` and `NAME.key` of a folder.
     pub fn in_folder(folder: &Path, name: &str) -> Self {
-        Tls { authority: folder.join("ca.pem"), certificate: folder.join(format!("{name}.pem")), key: folder.join(format!("{name}.key")) }
+        Tls {
+            authority: folder.join("ca.pem"),
+            certificate: folder.join(format!("{name}.pem")),
+            key: folder.join(format!("{name}.key")),
+        }
     }
 }
 
@@ -70,10 +74,14 @@ fn is_local(endpoint: &str) -> bool {
 }
 
 impl Endpoints {
-    /// Says what is wrong with the endpoints; the first of all rules is that nothing leaves this machine in plain text unless asked for.
+    /// Says what is wrong with the endpoints; the first of all rules is that nothing leaves this machine in
+    /// plain text unless asked for.
     pub fn check(&self) -> Result<(), String> {
         if self.listen.is_empty() && self.connect.is_empty() {
-            return Err("no endpoint is given: say where to --listen or whom to --connect, such as tls/HOST:7447".into());
+            return Err(
+                "no endpoint is given: say where to --listen or whom to --connect, such as tls/HOST:7447"
+                    .into(),
+            );
         }
         for endpoint in self.listen.iter().chain(&self.connect) {
             let known = ["tls/", "tcp/"].iter().any(|p| endpoint.starts_with(p));
@@ -83,20 +91,31 @@ impl Endpoints {
             }
             if endpoint.starts_with("tcp/") && !is_local(endpoint) && !self.insecure {
                 return Err(format!(
-                    "'{endpoint}' would send everything in plain text to other machines: use tls/ with --certificates, or say --insecure"
+                    "'{endpoint}' would send everything in plain text to other machines: use tls/ with \
+                    --certificates, or say --insecure"
                 ));
             }
             if endpoint.starts_with("tls/") && self.tls.is_none() {
-                return Err(format!("'{endpoint}' needs --certificates FOLDER; `dibo certificates` makes one for tests"));
+                return Err(format!(
+                    "'{endpoint}' needs --certificates FOLDER; `dibo certificates` makes one for tests"
+                ));
             }
         }
         for file in self.tls.iter().flat_map(|t| [&t.authority, &t.certificate, &t.key]) {
             if !file.is_file() {
-                return Err(format!("there is no file {}; `dibo certificates` makes such files for tests", file.display()));
+                return Err(format!(
+                    "there is no file {}; `dibo certificates` makes such files for tests",
+                    file.display()
+                ));
             }
         }
-        if self.network.is_empty() || !self.network.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
-            return Err(format!("the network's name '{}' must be made of letters, digits, - and _", self.network));
+        if self.network.is_empty()
+            || !self.network.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+        {
+            return Err(format!(
+                "the network's name '{}' must be made of letters, digits, - and _",
+                self.network
+            ));
         }
         Ok(())
     }
@@ -105,7 +124,9 @@ impl Endpoints {
         let mut config = Config::default();
         let text = |s: &str| format!("{s:?}");
         let path = |p: &Path| text(&p.to_string_lossy());
-        let mut set = |key: &str, value: String| config.insert_json5(key, &value).map_err(|e| format!("zenoh: {key} = {value}: {e}"));
+        let mut set = |key: &str, value: String| {
+            config.insert_json5(key, &value).map_err(|e| format!("zenoh: {key} = {value}: {e}"))
+        };
         set(
             "mode",
             text(match self.role {
@@ -118,18 +139,31 @@ impl Endpoints {
         set("connect/endpoints", format!("{:?}", self.connect))?;
         set("connect/timeout_ms", "-1".into())?;
         set("connect/exit_on_failure", "false".into())?;
-        set("connect/retry", "{ period_init_ms: 100, period_max_ms: 1000, period_increase_factor: 1.5 }".into())?;
+        set(
+            "connect/retry",
+            "{ period_init_ms: 100, period_max_ms: 1000, period_increase_factor: 1.5 }".into(),
+        )?;
         // Only endpoints that were named.
         set("scouting/multicast/enabled", "false".into())?;
         set("scouting/gossip/enabled", "false".into())?;
         set("open/return_conditions/connect_scouted", "false".into())?;
-        // A slow receiver is waited for, but a link that is stuck must be made anew (microseconds); soon by a router, whose only thread waits there and
-        // which has nothing to wait for but greetings.
+        // A slow receiver is waited for, but a link that is stuck must be made anew (microseconds); soon by a
+        // router, whose only thread waits there and which has nothing to wait for but greetings.
         let stuck = if self.role == Role::Router { 200_000 } else { 15_000_000 };
         set("transport/link/tx/queue/congestion_control/block/wait_before_close", stuck.to_string())?;
         if self.role != Role::Peer {
-            // A router's only thread must not find a queue full: packets would be dropped, and what it must not drop would stop it.
-            for kind in ["control", "real_time", "interactive_high", "interactive_low", "data_high", "data", "data_low", "background"] {
+            // A router's only thread must not find a queue full: packets would be dropped, and what it must
+            // not drop would stop it.
+            for kind in [
+                "control",
+                "real_time",
+                "interactive_high",
+                "interactive_low",
+                "data_high",
+                "data",
+                "data_low",
+                "background",
+            ] {
                 set(&format!("transport/link/tx/queue/size/{kind}"), "16".into())?;
             }
         }
@@ -159,13 +193,15 @@ impl Endpoints {
     }
 }
 
-/// Zenoh's TLS links read and write one connection from two threads without a lock, and processes die of it in rustls within seconds (Zenoh 1.10). With one
-/// thread for both there is nothing to race; it is faster here as well. Whoever sets `ZENOH_RUNTIME` decides otherwise.
+/// Zenoh's TLS links read and write one connection from two threads without a lock, and processes die of it
+/// in rustls within seconds (Zenoh 1.10). With one thread for both there is nothing to race; it is faster
+/// here as well. Whoever sets `ZENOH_RUNTIME` decides otherwise.
 fn one_thread() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         if std::env::var_os("ZENOH_RUNTIME").is_none() {
-            // SAFETY: Rust's own readers of the environment take turns with this, and Zenoh reads it through them, after this.
+            // SAFETY: Rust's own readers of the environment take turns with this, and Zenoh reads it through
+            // them, after this.
             unsafe { std::env::set_var("ZENOH_RUNTIME", "(rx: (handover: tx), tx: (worker_threads: 1))") };
         }
     });
@@ -175,7 +211,8 @@ fn one_thread() {
 pub struct Wire {
     session: zenoh::Session,
     network: String,
-    /// A router that waits for a slow client waits for ever (Zenoh 1.10, its issue 1876): there packets are rather lost, and asked for again.
+    /// A router that waits for a slow client waits for ever (Zenoh 1.10, its issue 1876): there packets are
+    /// rather lost, and asked for again.
     congestion: CongestionControl,
     inbox: Receiver<Bytes>,
     writers: HashMap<To, Writer>,
@@ -195,25 +232,39 @@ impl Wire {
         let (arrived, inbox) = sync_channel(WAITING);
         let subscribe = |key: String| {
             let arrived = arrived.clone();
-            let declared = session.declare_subscriber(key.clone()).allowed_origin(Locality::Remote).callback(move |sample| {
-                let packet = Bytes::from(sample.payload().to_bytes().into_owned());
-                let _ = arrived.send(packet);
-            });
+            let declared = session.declare_subscriber(key.clone()).allowed_origin(Locality::Remote).callback(
+                move |sample| {
+                    let packet = Bytes::from(sample.payload().to_bytes().into_owned());
+                    let _ = arrived.send(packet);
+                },
+            );
             declared.wait().map_err(|e| format!("cannot listen to {key}: {e}"))
         };
-        let subscribers = [subscribe(format!("dibo/{network}/all"))?, subscribe(format!("dibo/{network}/to/{process}"))?];
+        let subscribers =
+            [subscribe(format!("dibo/{network}/all"))?, subscribe(format!("dibo/{network}/to/{process}"))?];
         let (session, network) = (session.clone(), network.to_string());
-        let congestion = if role == Role::Client { CongestionControl::Drop } else { CongestionControl::Block };
-        Ok(Wire { session, network, congestion, inbox, writers: HashMap::new(), began: Instant::now(), _subscribers: subscribers })
+        let congestion =
+            if role == Role::Client { CongestionControl::Drop } else { CongestionControl::Block };
+        Ok(Wire {
+            session,
+            network,
+            congestion,
+            inbox,
+            writers: HashMap::new(),
+            began: Instant::now(),
+            _subscribers: subscribers,
+        })
     }
 }
 
-/// A thread that sends to one process: large messages leave while gradients are computed, and one slow link does not hold up the others.
+/// A thread that sends to one process: large messages leave while gradients are computed, and one slow link
+/// does not hold up the others.
 struct Writer {
     outbox: Sender<ZBytes>,
     /// Bytes that have not left.
     waiting: Arc<AtomicUsize>,
-    /// Until when, in nanoseconds, a large packet that has left may still be on its way: as long again as it took to leave.
+    /// Until when, in nanoseconds, a large packet that has left may still be on its way: as long again as it
+    /// took to leave.
     under_way: Arc<AtomicU64>,
     thread: std::thread::JoinHandle<()>,
 }
@@ -225,10 +276,12 @@ impl Writer {
         let (session, left, until) = (session.clone(), waiting.clone(), under_way.clone());
         let thread = std::thread::spawn(move || {
             let publisher = |express: bool| {
-                let declared = session.declare_publisher(key.clone()).congestion_control(congestion).express(express);
+                let declared =
+                    session.declare_publisher(key.clone()).congestion_control(congestion).express(express);
                 declared.allowed_destination(Locality::Remote).wait()
             };
-            // Small packets leave at once; large ones, which Zenoh cuts up, must not hurry: express fragments can get stuck.
+            // Small packets leave at once; large ones, which Zenoh cuts up, must not hurry: express fragments
+            // can get stuck.
             let (Ok(small), Ok(large)) = (publisher(true), publisher(false)) else { return };
             for packet in leaving {
                 // A packet that cannot be sent is a packet lost: it will be asked for again.
@@ -274,7 +327,9 @@ impl Transport for Wire {
 
     fn busy(&self, to: To) -> bool {
         let now = self.began.elapsed().as_nanos() as u64;
-        self.writers.get(&to).is_some_and(|w| w.waiting.load(Relaxed) > EXPRESS || w.under_way.load(Relaxed) > now)
+        self.writers
+            .get(&to)
+            .is_some_and(|w| w.waiting.load(Relaxed) > EXPRESS || w.under_way.load(Relaxed) > now)
     }
 
     fn receive(&mut self, wait: Duration) -> Option<Bytes> {
@@ -303,7 +358,13 @@ mod tests {
     #[test]
     fn plain_text_stays_at_home() {
         let check = |listen: &str, insecure| {
-            Endpoints { listen: vec![listen.into()], insecure, network: "dibo".into(), ..Endpoints::default() }.check()
+            Endpoints {
+                listen: vec![listen.into()],
+                insecure,
+                network: "dibo".into(),
+                ..Endpoints::default()
+            }
+            .check()
         };
         for local in ["tcp/127.0.0.1:7447", "tcp/localhost:1", "tcp/[::1]:7447"] {
             check(local, false).unwrap();

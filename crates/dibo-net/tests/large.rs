@@ -27,19 +27,36 @@ fn large_messages_arrive_whole_directly_and_through_a_router() {
             let client = || Endpoints { role: Role::Client, ..endpoints(vec![], vec![ports[0].clone()]) };
             (Some(router.open().unwrap()), [client(), client()])
         } else {
-            (None, [endpoints(vec![ports[0].clone()], vec![]), endpoints(vec![ports[1].clone()], vec![ports[0].clone()])])
+            (
+                None,
+                [
+                    endpoints(vec![ports[0].clone()], vec![]),
+                    endpoints(vec![ports[1].clone()], vec![ports[0].clone()]),
+                ],
+            )
         };
-        let message =
-            |p: u32| Bytes::from((0..40_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761 + p) >> 24) as u8).collect::<Vec<u8>>());
+        let message = |p: u32| {
+            Bytes::from(
+                (0..40_000_000u32)
+                    .map(|i| (i.wrapping_mul(2_654_435_761 + p) >> 24) as u8)
+                    .collect::<Vec<u8>>(),
+            )
+        };
         std::thread::scope(|scope| {
             for (p, side) in (0u32..).zip(sides) {
                 scope.spawn(move || {
                     let session = side.open().unwrap();
                     let wire = Wire::new(&session, "test", side.role, p).unwrap();
-                    let mut node = Node::new(Box::new(wire), Settings::new(2, vec![p as usize], [1; 32], 0, 0), Arc::default(), |_| {});
+                    let mut node = Node::new(
+                        Box::new(wire),
+                        Settings::new(2, vec![p as usize], [1; 32], 0, 0),
+                        Arc::default(),
+                        |_| {},
+                    );
                     node.meet().unwrap();
                     let name = |sender| Name { round: 0, kind: Kind::Round, sender, receiver: EVERYBODY };
-                    // One after the other: all sessions of a program share the thread that receives, and a router's waits while it passes on.
+                    // One after the other: all sessions of a program share the thread that receives, and a
+                    // router's waits while it passes on.
                     if p == 0 {
                         node.post(name(0), message(0), &[1], true);
                     }

@@ -1,4 +1,5 @@
-//! Whole runs over the in-memory network: the same bits as the simulator, whatever happens to packets and processes. Nothing here sleeps.
+//! Whole runs over the in-memory network: the same bits as the simulator, whatever happens to packets and
+//! processes. Nothing here sleeps.
 use bytes::Bytes;
 use dibo::algorithm::{self, Algorithm, Reader};
 use dibo::engine::{self, Checkpoint, Plan, Record, Watch};
@@ -50,13 +51,23 @@ struct Case {
 }
 
 impl Case {
-    fn new(algorithm: Box<dyn Algorithm<f64>>, problem: impl Bilevel<f64> + 'static, sequence: Sequence, iterations: usize) -> Self {
+    fn new(
+        algorithm: Box<dyn Algorithm<f64>>,
+        problem: impl Bilevel<f64> + 'static,
+        sequence: Sequence,
+        iterations: usize,
+    ) -> Self {
         let plan = Plan { iterations, every: 10, target: None, diverged_above: 1e9 };
         Case { algorithm, problem: Box::new(problem), sequence, loss: None, plan }
     }
 
     fn policy(iterations: usize) -> Self {
-        Case::new(fab("fab"), PolicyEvaluation::random(10, 20, 5, 1), Sequence::uniform(Cycle::new(10, 0.3, 2)), iterations)
+        Case::new(
+            fab("fab"),
+            PolicyEvaluation::random(10, 20, 5, 1),
+            Sequence::uniform(Cycle::new(10, 0.3, 2)),
+            iterations,
+        )
     }
 
     /// Rows at the end by variable and agent, and the record.
@@ -66,8 +77,16 @@ impl Case {
             None => Box::new(Simulator::new(self.sequence.clone(), Threads::one())),
         };
         let mut watch = Last(Vec::new());
-        let record =
-            engine::run(&*self.algorithm, &*self.problem, &mut *network, &self.problem.start(), &self.plan, None, &mut watch).unwrap();
+        let record = engine::run(
+            &*self.algorithm,
+            &*self.problem,
+            &mut *network,
+            &self.problem.start(),
+            &self.plan,
+            None,
+            &mut watch,
+        )
+        .unwrap();
         (watch.0, record)
     }
 }
@@ -77,7 +96,10 @@ type End = Vec<(String, usize, Vec<u64>)>;
 
 fn rows(owned: &[usize], views: &[View<'_, f64>]) -> End {
     let bits = |v: &View<'_, f64>, row: usize| v.row(row).iter().map(|x| x.to_bits()).collect();
-    views.iter().flat_map(|v| owned.iter().enumerate().map(|(row, agent)| (v.name.to_string(), *agent, bits(v, row)))).collect()
+    views
+        .iter()
+        .flat_map(|v| owned.iter().enumerate().map(|(row, agent)| (v.name.to_string(), *agent, bits(v, row))))
+        .collect()
 }
 
 struct Last(End);
@@ -132,7 +154,12 @@ struct Watcher {
 }
 
 impl Watch<f64> for Watcher {
-    fn values(&mut self, k: usize, problem: &dyn Bilevel<f64>, views: &[View<'_, f64>]) -> Result<gather::Values, String> {
+    fn values(
+        &mut self,
+        k: usize,
+        problem: &dyn Bilevel<f64>,
+        views: &[View<'_, f64>],
+    ) -> Result<gather::Values, String> {
         gather::values(&self.node, k, self.agents, problem, views, false)
     }
     fn checkpoint_due(&mut self) -> bool {
@@ -165,11 +192,19 @@ struct Weather {
 }
 
 /// Runs a case in processes that own these agents; gives rows, records and counts, or what each process said.
-fn run(case: &Case, owners: &[Vec<usize>], weather: &Weather) -> Result<(End, Vec<Record>, Counts), Vec<String>> {
+fn run(
+    case: &Case,
+    owners: &[Vec<usize>],
+    weather: &Weather,
+) -> Result<(End, Vec<Record>, Counts), Vec<String>> {
     let hub = Hub::default();
     let first: Vec<Line> = owners.iter().map(|o| hub.line(o[0] as u32)).collect();
     let results: Vec<Result<(End, Record, Counts), String>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = owners.iter().zip(first).map(|(o, line)| scope.spawn(|| process(case, o, line, &hub, weather))).collect();
+        let threads: Vec<_> = owners
+            .iter()
+            .zip(first)
+            .map(|(o, line)| scope.spawn(|| process(case, o, line, &hub, weather)))
+            .collect();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
     let errors: Vec<String> = results.iter().filter_map(|r| r.as_ref().err().cloned()).collect();
@@ -185,7 +220,13 @@ fn run(case: &Case, owners: &[Vec<usize>], weather: &Weather) -> Result<(End, Ve
     Ok((end, records, counts))
 }
 
-fn process(case: &Case, owned: &[usize], line: Line, hub: &Hub, weather: &Weather) -> Result<(End, Record, Counts), String> {
+fn process(
+    case: &Case,
+    owned: &[usize],
+    line: Line,
+    hub: &Hub,
+    weather: &Weather,
+) -> Result<(End, Record, Counts), String> {
     let (me, agents) = (owned[0] as u32, case.sequence.agents());
     let disk: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
     let (mut line, mut kept): (_, Option<(End, Record)>) = (Some(line), None);
@@ -199,9 +240,15 @@ fn process(case: &Case, owned: &[usize], line: Line, hub: &Hub, weather: &Weathe
         let mut settings = Settings::new(agents, owned.to_vec(), [9; 32], 0, life);
         settings.patience = weather.patience.unwrap_or(Duration::from_secs(3600));
         let faults = Faults { seed: weather.faults.seed + life, ..weather.faults };
-        let node: Shared = Arc::new(Mutex::new(Node::new(Box::new(Faulty::new(mortal, faults, me)), settings, stop, |_| {})));
+        let node: Shared = Arc::new(Mutex::new(Node::new(
+            Box::new(Faulty::new(mortal, faults, me)),
+            settings,
+            stop,
+            |_| {},
+        )));
         let links = Links { loss: case.loss, wait: None };
-        let mut network = Agents::new(node.clone(), case.sequence.clone(), owned.to_vec(), links, Threads::one());
+        let mut network =
+            Agents::new(node.clone(), case.sequence.clone(), owned.to_vec(), links, Threads::one());
         let resume = disk.lock().unwrap().as_ref().map(|b| Checkpoint::from_bytes(b).unwrap());
         if let Some(checkpoint) = &resume {
             network.take_up(checkpoint).unwrap();
@@ -222,7 +269,17 @@ fn process(case: &Case, owned: &[usize], line: Line, hub: &Hub, weather: &Weathe
         if needed && !dead() {
             let met = lock(&node).meet();
             let start = case.problem.start();
-            match met.and_then(|()| engine::run(&*case.algorithm, &*case.problem, &mut network, &start, &case.plan, resume, &mut watch)) {
+            match met.and_then(|()| {
+                engine::run(
+                    &*case.algorithm,
+                    &*case.problem,
+                    &mut network,
+                    &start,
+                    &case.plan,
+                    resume,
+                    &mut watch,
+                )
+            }) {
                 Ok(record) if !dead() => kept = Some((watch.end, record)),
                 Ok(_) => {}
                 Err(why) => outcome = Err(why),
@@ -310,7 +367,11 @@ fn every_algorithm_that_can_gives_the_simulators_bits() {
         check(&case, &three, &Weather { deaths: 2, every: 300, often: 1, ..Weather::default() });
     }
     let ring = Sequence::new(Arc::new(dibo::graph::Static::ring(5)), Rule::BySender(vec![0.3, 0.5])).unwrap();
-    check(&Case::new(fab("fab"), Quadratic::random(5, 3, 4, 2, false), ring, 40), &three, &Weather::default());
+    check(
+        &Case::new(fab("fab"), Quadratic::random(5, 3, 4, 2, false), ring, 40),
+        &three,
+        &Weather::default(),
+    );
 }
 
 #[test]
@@ -324,7 +385,13 @@ fn lost_doubled_late_and_reordered_packets_change_nothing() {
 #[test]
 fn killed_processes_change_nothing() {
     for (seed, drop) in [(0, 0.0), (1, 0.0), (2, 0.1)] {
-        let weather = Weather { faults: Faults { drop, seed, ..Faults::default() }, deaths: 6, every: 400, often: 2, ..Weather::default() };
+        let weather = Weather {
+            faults: Faults { drop, seed, ..Faults::default() },
+            deaths: 6,
+            every: 400,
+            often: 2,
+            ..Weather::default()
+        };
         check(&Case::policy(150), &[vec![0, 5], vec![1, 2, 3], vec![4], vec![6, 7], vec![8, 9]], &weather);
     }
     // Without any checkpoint every life begins at round 0.
@@ -345,8 +412,16 @@ fn modelled_loss_gives_the_simulators_bits() {
 
 #[test]
 fn a_process_that_stays_away_is_named() {
-    let weather = Weather { deaths: 1, every: 200, often: 1, lost: Some(4), patience: Some(Duration::from_secs(30)), ..Weather::default() };
-    let errors = run(&Case::policy(500), &[(0..4).collect(), vec![4, 5], (6..10).collect()], &weather).unwrap_err();
+    let weather = Weather {
+        deaths: 1,
+        every: 200,
+        often: 1,
+        lost: Some(4),
+        patience: Some(Duration::from_secs(30)),
+        ..Weather::default()
+    };
+    let errors =
+        run(&Case::policy(500), &[(0..4).collect(), vec![4, 5], (6..10).collect()], &weather).unwrap_err();
     assert_eq!(errors.len(), 3);
     assert!(errors.iter().any(|e| e.starts_with("no sign of agents 4, 5 for 30.")), "{errors:?}");
 }
@@ -372,7 +447,9 @@ fn another_experiment_is_refused() {
 fn two_owners_of_one_agent_are_refused() {
     let hub = Hub::default();
     let (a, b) = (hub.line(0), hub.line(1));
-    let meet = |line, owned| Node::new(Box::new(line), Settings::new(3, owned, [0; 32], 0, 0), Arc::default(), |_| {}).meet();
+    let meet = |line, owned| {
+        Node::new(Box::new(line), Settings::new(3, owned, [0; 32], 0, 0), Arc::default(), |_| {}).meet()
+    };
     let (a, b) = std::thread::scope(|s| {
         let (a, b) = (s.spawn(move || meet(a, vec![0, 2])), s.spawn(move || meet(b, vec![1, 2])));
         (a.join().unwrap(), b.join().unwrap())
@@ -392,9 +469,19 @@ fn lost_parts_are_asked_for_again() {
             let numbers = &numbers;
             scope.spawn(move || {
                 let line = Faulty::new(line, Faults { drop: 0.4, seed: 8, ..Faults::default() }, p as u32);
-                let mut node = Node::new(Box::new(line), Settings::new(2, vec![p], [0; 32], 0, 0), Arc::default(), |_| {});
+                let mut node = Node::new(
+                    Box::new(line),
+                    Settings::new(2, vec![p], [0; 32], 0, 0),
+                    Arc::default(),
+                    |_| {},
+                );
                 node.meet().unwrap();
-                let name = |sender: usize| Name { round: 0, kind: Kind::Round, sender: sender as u32, receiver: EVERYBODY };
+                let name = |sender: usize| Name {
+                    round: 0,
+                    kind: Kind::Round,
+                    sender: sender as u32,
+                    receiver: EVERYBODY,
+                };
                 let mut body = Vec::new();
                 <f64 as dibo::rows::Real>::to_bytes(numbers, &mut body);
                 node.post(name(p), Bytes::from(body), &[1 - p as u32], true);
@@ -419,20 +506,46 @@ fn mass_is_conserved_over_links_that_are_not_asked_again() {
     let lines: Vec<Line> = owners.iter().map(|o| hub.line(o[0] as u32)).collect();
     let run = |owned: &[usize], line: Line| {
         let faulty = Faulty::new(line, Faults { drop: 0.3, seed: 6, ..Faults::default() }, owned[0] as u32);
-        let node = Node::new(Box::new(faulty), Settings::new(10, owned.to_vec(), [9; 32], 0, 0), Arc::default(), |_| {});
+        let node = Node::new(
+            Box::new(faulty),
+            Settings::new(10, owned.to_vec(), [9; 32], 0, 0),
+            Arc::default(),
+            |_| {},
+        );
         let node: Shared = Arc::new(Mutex::new(node));
         let links = Links { loss: None, wait: Some(Duration::from_millis(5)) };
-        let mut network = Agents::new(node.clone(), case.sequence.clone(), owned.to_vec(), links, Threads::one());
+        let mut network =
+            Agents::new(node.clone(), case.sequence.clone(), owned.to_vec(), links, Threads::one());
         let (disk, dead) = (Arc::default(), Arc::new(AtomicI64::new(i64::MAX)));
-        let mut watch = Watcher { node, owned: owned.to_vec(), agents: 10, disk, often: 0, calls: 0, dead, end: End::new() };
+        let mut watch = Watcher {
+            node,
+            owned: owned.to_vec(),
+            agents: 10,
+            disk,
+            often: 0,
+            calls: 0,
+            dead,
+            end: End::new(),
+        };
         lock(&watch.node).meet().unwrap();
-        engine::run(&*case.algorithm, &*case.problem, &mut network, &case.problem.start(), &case.plan, None, &mut watch).unwrap();
+        engine::run(
+            &*case.algorithm,
+            &*case.problem,
+            &mut network,
+            &case.problem.start(),
+            &case.plan,
+            None,
+            &mut watch,
+        )
+        .unwrap();
         lock(&watch.node).finish();
-        let (_, ends): (Vec<u8>, Option<(bool, Sums, Sums)>) = postcard::from_bytes(&network.memory()).unwrap();
+        let (_, ends): (Vec<u8>, Option<(bool, Sums, Sums)>) =
+            postcard::from_bytes(&network.memory()).unwrap();
         (watch.end, ends.unwrap())
     };
     let results: Vec<(End, (bool, Sums, Sums))> = std::thread::scope(|scope| {
-        let threads: Vec<_> = owners.iter().zip(lines).map(|(o, line)| scope.spawn(|| run(o, line))).collect();
+        let threads: Vec<_> =
+            owners.iter().zip(lines).map(|(o, line)| scope.spawn(|| run(o, line))).collect();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
     let (mut sums, mut flying, mut size) = ([const { Vec::new() }; 3], Vec::new(), 0.0);
@@ -443,8 +556,10 @@ fn mass_is_conserved_over_links_that_are_not_asked_again() {
     for (rows, (_, sent, arrived)) in &results {
         for (name, _, bits) in rows {
             let numbers: Vec<f64> = bits.iter().map(|b| f64::from_bits(*b)).collect();
-            for (v, (t, d)) in
-                [("tx", "dx"), ("ty", "dy"), ("tz", "dz")].into_iter().enumerate().filter(|(_, p)| p.0 == name || p.1 == name)
+            for (v, (t, d)) in [("tx", "dx"), ("ty", "dy"), ("tz", "dz")]
+                .into_iter()
+                .enumerate()
+                .filter(|(_, p)| p.0 == name || p.1 == name)
             {
                 add(&mut sums[v], &numbers, if name == t { 1.0 } else { -1.0 });
                 size += if name == d { numbers.iter().map(|x| x.abs()).sum() } else { 0.0 };
@@ -453,34 +568,44 @@ fn mass_is_conserved_over_links_that_are_not_asked_again() {
         sent.values().for_each(|s| add(&mut flying, s, 1.0));
         arrived.values().for_each(|s| add(&mut flying, s, -1.0));
     }
-    let worst = |gaps: &[f64]| gaps.iter().fold(0.0f64, |worst, gap| worst.max(gap.abs())) / f64::max(size, 1.0);
+    let worst =
+        |gaps: &[f64]| gaps.iter().fold(0.0f64, |worst, gap| worst.max(gap.abs())) / f64::max(size, 1.0);
     let mut gaps = sums.concat();
     assert!(worst(&gaps) > 1e-6, "nothing was in flight: this tests nothing");
     add(&mut gaps, &flying, 1.0);
     assert!(worst(&gaps) < 1e-10, "{gaps:?}");
 }
 
-/// Random packets, also with right checksums, at a node that waits: nothing is trusted that is not understood.
+/// Random packets, also with right checksums, at a node that waits: nothing is trusted that is not
+/// understood.
 #[test]
 fn fuzz_strangers_at_a_node() {
     use dibo_net::packet::{EVERYBODY, Kind, Name, Run, header};
     let rounds: u64 = std::env::var("DIBO_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000);
     let hub = Hub::default();
     let (line, mut stranger) = (hub.line(0), hub.line(77));
-    let mut node = Node::new(Box::new(line), Settings::new(2, vec![0, 1], [9; 32], 0, 0), Arc::default(), |_| {});
+    let mut node =
+        Node::new(Box::new(line), Settings::new(2, vec![0, 1], [9; 32], 0, 0), Arc::default(), |_| {});
     node.meet().unwrap();
     let kinds = [Kind::Hello, Kind::Round, Kind::Views, Kind::Values, Kind::Need, Kind::Stop];
     for n in 0..rounds {
         let mut r = stream(5, Purpose::Start, 1, n);
         let run = Run { digest: [if r.random_bool(0.5) { 9 } else { 8 }; 16], job: r.random_range(0..2u32) };
         let receiver = if r.random_bool(0.5) { EVERYBODY } else { r.random_range(0..5u32) };
-        let name = Name { round: r.random_range(0..5), kind: kinds[r.random_range(0..6usize)], sender: r.random_range(0..6u32), receiver };
-        let body: Vec<u8> =
-            (0..r.random_range(0..80usize)).map(|_| if r.random_bool(0.6) { r.random_range(0..4u8) } else { r.random() }).collect();
+        let name = Name {
+            round: r.random_range(0..5),
+            kind: kinds[r.random_range(0..6usize)],
+            sender: r.random_range(0..6u32),
+            receiver,
+        };
+        let body: Vec<u8> = (0..r.random_range(0..80usize))
+            .map(|_| if r.random_bool(0.6) { r.random_range(0..4u8) } else { r.random() })
+            .collect();
         stranger.send(To::Process(0), &header(run, name, body.len(), 0, &body), &Bytes::from(body.clone()));
         node.pump(Duration::ZERO);
     }
     let refused: u64 = node.counts().refused.values().sum();
-    // A greeting made of random bytes that has the digest, a version and agents that fit together does not occur.
+    // A greeting made of random bytes that has the digest, a version and agents that fit together does not
+    // occur.
     assert_eq!((refused, node.others().count(), node.trouble()), (rounds, 0, None), "{:?}", node.counts());
 }

@@ -53,7 +53,8 @@ fn hour_ago() -> SystemTime {
 /// Whether a process with these certificates is let in by one with `good`.
 fn let_in(good: &Path, theirs: Option<Tls>, scheme: &str) -> bool {
     let listen = format!("tls/localhost:{}", free_port());
-    let mine = endpoints(vec![listen.clone()], vec![], Some(Tls::in_folder(good, "localhost"))).open().unwrap();
+    let mine =
+        endpoints(vec![listen.clone()], vec![], Some(Tls::in_folder(good, "localhost"))).open().unwrap();
     let mut to = Wire::new(&mine, "test", Role::Peer, 0).unwrap();
     let connect = listen.replace("tls/", scheme);
     let Ok(other) = endpoints(vec![], vec![connect], theirs).open() else { return false };
@@ -74,7 +75,10 @@ fn only_valid_certificates_are_let_in() {
         std::fs::copy(good.join(file), old.join(file)).unwrap();
     }
     make(&old, &hosts, SystemTime::now() - Duration::from_secs(3 * 86_400), 1).unwrap();
-    assert!(let_in(&good, Some(Tls::in_folder(&good, "second")), "tls/"), "a valid certificate must be let in, or this tests nothing");
+    assert!(
+        let_in(&good, Some(Tls::in_folder(&good, "second")), "tls/"),
+        "a valid certificate must be let in, or this tests nothing"
+    );
     // Another authority signed theirs; they would trust ours.
     let mut stranger = Tls::in_folder(&other, "localhost");
     stranger.authority = good.join("ca.pem");
@@ -92,13 +96,18 @@ fn a_peer_without_a_certificate_is_refused() {
     let folder = Folder::new("without");
     make(folder.path(), &["localhost".into()], hour_ago(), 2).unwrap();
     let listen = format!("tls/localhost:{}", free_port());
-    let mine = endpoints(vec![listen.clone()], vec![], Some(Tls::in_folder(folder.path(), "localhost"))).open().unwrap();
+    let mine = endpoints(vec![listen.clone()], vec![], Some(Tls::in_folder(folder.path(), "localhost")))
+        .open()
+        .unwrap();
     let mut to = Wire::new(&mine, "test", Role::Peer, 0).unwrap();
     let mut config = zenoh::config::Config::default();
     config.insert_json5("connect/endpoints", &format!("[{listen:?}]")).unwrap();
     config.insert_json5("scouting/multicast/enabled", "false").unwrap();
     config
-        .insert_json5("transport/link/tls/root_ca_certificate", &format!("{:?}", folder.path().join("ca.pem").display().to_string()))
+        .insert_json5(
+            "transport/link/tls/root_ca_certificate",
+            &format!("{:?}", folder.path().join("ca.pem").display().to_string()),
+        )
         .unwrap();
     let other = zenoh::open(config).wait().unwrap();
     let mut from = Wire::new(&other, "test", Role::Peer, 1).unwrap();

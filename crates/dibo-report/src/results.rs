@@ -1,5 +1,5 @@
-//! What a run leaves behind: a folder with `manifest.json` (settings, machine, outcome of each run) and the curves as
-//! `curves.csv` and `curves.parquet`. Reports are made from this folder alone.
+//! What a run leaves behind: a folder with `manifest.json` (settings, machine, outcome of each run) and the
+//! curves as `curves.csv` and `curves.parquet`. Reports are made from this folder alone.
 use anyhow::{Context, Result, bail, ensure};
 use parquet::basic::{Compression, Repetition, Type as Physical};
 use parquet::data_type::{DoubleType, Int64Type};
@@ -121,7 +121,8 @@ pub struct RunRecord {
 /// The memory of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// The state's vectors in words, such as `3 × 4070600 (y z, ty tz, dy dz) + 2 × 54000 (x, dx) numbers of 4 bytes`.
+    /// The state's vectors in words, such as `3 × 4070600 (y z, ty tz, dy dz) + 2 × 54000 (x, dx) numbers of
+    /// 4 bytes`.
     pub vectors: String,
     /// Bytes of the data, 0 where there is none.
     pub data_bytes: u64,
@@ -138,23 +139,26 @@ pub struct Figure {
     /// Caption.
     #[serde(default)]
     pub title: String,
-    /// Column on the horizontal axis: `iteration`, `seconds`, `bytes`, `gradients`, or `setting:KEY` for a swept setting
-    /// (then each point is one series' last value).
+    /// Column on the horizontal axis: `iteration`, `seconds`, `bytes`, `gradients`, or `setting:KEY` for a
+    /// swept setting (then each point is one series' last value).
     #[serde(default = "iteration")]
     pub x: String,
-    /// Column on the vertical axis: a metric, or for `kind = "bar"` also `seconds`, `bytes`, `state_bytes`, `peak_bytes`,
-    /// `iterations`, `bytes_per_iteration`; with `min:` or `mean:` before a metric, its smallest value or its mean along the run.
+    /// Column on the vertical axis: a metric, or for `kind = "bar"` also `seconds`, `bytes`, `state_bytes`,
+    /// `peak_bytes`, `iterations`, `bytes_per_iteration`; with `min:` or `mean:` before a metric, its
+    /// smallest value or its mean along the run.
     pub y: String,
     /// A second metric drawn dotted on the right axis.
     #[serde(default)]
     pub y2: Option<String>,
-    /// `line` (mean and standard deviation over seeds), `bar` (one bar per series with its deviation), `points`, or `graphs` (the topology picture).
+    /// `line` (mean and standard deviation over seeds), `bar` (one bar per series with its deviation),
+    /// `points`, or `graphs` (the topology picture).
     #[serde(default = "line")]
     pub kind: String,
     /// Logarithmic axes, any of `x` and `y`, such as `"xy"`.
     #[serde(default)]
     pub log: String,
-    /// Only series whose settings have these values; `"0.15|0.2"` allows several, and an empty one stands for a setting that is not given.
+    /// Only series whose settings have these values; `"0.15|0.2"` allows several, and an empty one stands for
+    /// a setting that is not given.
     #[serde(default)]
     pub only: BTreeMap<String, String>,
     /// One panel for each value of this setting, side by side.
@@ -221,13 +225,17 @@ pub struct CurveRow {
     pub values: Vec<f64>,
 }
 
-/// Writes a file so that a reader sees the old content or the new, never a part: to a temporary name, then renamed.
+/// Writes a file so that a reader sees the old content or the new, never a part: to a temporary name, then
+/// renamed.
 pub fn write_file(path: &Path, content: &[u8]) -> Result<()> {
     write_file_with(path, |file| file.write_all(content))
 }
 
 /// The same for content that is written piece by piece.
-pub fn write_file_with(path: &Path, write: impl FnOnce(&mut std::fs::File) -> std::io::Result<()>) -> Result<()> {
+pub fn write_file_with(
+    path: &Path,
+    write: impl FnOnce(&mut std::fs::File) -> std::io::Result<()>,
+) -> Result<()> {
     let name = path.file_name().with_context(|| format!("{} is not a file name", path.display()))?;
     let mut temporary = name.to_os_string();
     temporary.push(format!(".{}.tmp", std::process::id()));
@@ -237,16 +245,19 @@ pub fn write_file_with(path: &Path, write: impl FnOnce(&mut std::fs::File) -> st
         let _ = std::fs::remove_file(&temporary);
     }
     written.with_context(|| format!("cannot write {}", temporary.display()))?;
-    std::fs::rename(&temporary, path).with_context(|| format!("cannot write {}", path.display())).inspect_err(|_| {
-        let _ = std::fs::remove_file(&temporary);
-    })
+    std::fs::rename(&temporary, path).with_context(|| format!("cannot write {}", path.display())).inspect_err(
+        |_| {
+            let _ = std::fs::remove_file(&temporary);
+        },
+    )
 }
 
 impl Manifest {
     /// Writes `manifest.json` into the folder.
     pub fn write(&self, dir: &Path) -> Result<()> {
         let path = dir.join("manifest.json");
-        let mut text = serde_json::to_string_pretty(self).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut text =
+            serde_json::to_string_pretty(self).with_context(|| format!("cannot write {}", path.display()))?;
         text.push('\n');
         write_file(&path, text.as_bytes())
     }
@@ -254,11 +265,18 @@ impl Manifest {
     /// Reads `manifest.json` from the folder and checks that its parts fit each other.
     pub fn read(dir: &Path) -> Result<Manifest> {
         let path = dir.join("manifest.json");
-        let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("cannot read {}; is {} a results folder?", path.display(), dir.display()))?;
-        let manifest: Manifest = serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
+        let text = std::fs::read_to_string(&path).with_context(|| {
+            format!("cannot read {}; is {} a results folder?", path.display(), dir.display())
+        })?;
+        let manifest: Manifest =
+            serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
         if let Some(run) = manifest.runs.iter().find(|run| run.series >= manifest.series.len()) {
-            bail!("{} is damaged: a run names series {} but there are {}", path.display(), run.series, manifest.series.len());
+            bail!(
+                "{} is damaged: a run names series {} but there are {}",
+                path.display(),
+                run.series,
+                manifest.series.len()
+            );
         }
         Ok(manifest)
     }
@@ -269,11 +287,19 @@ impl Curves {
     pub fn write_csv(&self, path: &Path) -> Result<()> {
         let fail = || format!("cannot write {}", path.display());
         let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.write_record(COLUMNS.iter().copied().chain(self.metrics.iter().map(String::as_str))).with_context(fail)?;
-        // `{:?}` is the shortest text that reads back to the same bits, with an exponent where that is shorter.
+        writer
+            .write_record(COLUMNS.iter().copied().chain(self.metrics.iter().map(String::as_str)))
+            .with_context(fail)?;
+        // `{:?}` is the shortest text that reads back to the same bits, with an exponent where that is
+        // shorter.
         let number = |value: f64| if value.is_nan() { String::new() } else { format!("{value:?}") };
         for row in &self.rows {
-            let mut fields = vec![row.series.to_string(), row.seed.to_string(), row.iteration.to_string(), number(row.seconds)];
+            let mut fields = vec![
+                row.series.to_string(),
+                row.seed.to_string(),
+                row.iteration.to_string(),
+                number(row.seconds),
+            ];
             fields.extend([row.bytes, row.gradients, row.products].map(|count| count.to_string()));
             fields.extend(row.values.iter().map(|&value| number(value)));
             writer.write_record(&fields).with_context(fail)?;
@@ -284,7 +310,8 @@ impl Curves {
 
     /// Reads what `write_csv` wrote; an error names the file, the line and the column.
     pub fn read_csv(path: &Path) -> Result<Curves> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         // A cut inside the last number would else pass unseen.
         ensure!(text.ends_with('\n'), "{} is damaged: its end is missing", path.display());
         let mut reader = csv::Reader::from_reader(text.as_bytes());
@@ -300,7 +327,9 @@ impl Curves {
         let mut rows = Vec::new();
         for (index, record) in reader.records().enumerate() {
             let record = record.with_context(damaged)?;
-            let place = |column: usize| format!("{} is damaged: line {}, column {}", path.display(), index + 2, &header[column]);
+            let place = |column: usize| {
+                format!("{} is damaged: line {}, column {}", path.display(), index + 2, &header[column])
+            };
             let count = |column: usize| record[column].parse::<u64>().with_context(|| place(column));
             let number = |column: usize| match &record[column] {
                 "" => Ok(f64::NAN),
@@ -353,7 +382,8 @@ impl Curves {
         let mut index = 0;
         while let Some(mut column) = group.next_column()? {
             if index >= COLUMNS.len() {
-                let values = self.rows.iter().filter_map(|row| row.values.get(index - COLUMNS.len()).copied());
+                let values =
+                    self.rows.iter().filter_map(|row| row.values.get(index - COLUMNS.len()).copied());
                 let present: Vec<f64> = values.clone().filter(|value| !value.is_nan()).collect();
                 let levels: Vec<i16> = values.map(|value| i16::from(!value.is_nan())).collect();
                 column.typed::<DoubleType>().write_batch(&present, Some(&levels), None)?;
@@ -394,7 +424,10 @@ mod tests {
             products: 9,
             values: vec![value, 1e-300],
         };
-        Curves { metrics: vec!["loss".into(), "a, \"odd\" name".into()], rows: vec![row(0, f64::INFINITY), row(10, 0.1 + 0.2)] }
+        Curves {
+            metrics: vec!["loss".into(), "a, \"odd\" name".into()],
+            rows: vec![row(0, f64::INFINITY), row(10, 0.1 + 0.2)],
+        }
     }
 
     #[test]
@@ -407,8 +440,10 @@ mod tests {
         written.write_csv(&dir.join("curves.csv")).unwrap();
         assert!(Curves::read_csv(&dir.join("curves.csv")).unwrap().rows[0].values[0].is_nan());
         written.write_parquet(&dir.join("curves.parquet")).unwrap();
-        let reader = SerializedFileReader::new(std::fs::File::open(dir.join("curves.parquet")).unwrap()).unwrap();
-        let rows: Vec<String> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
+        let reader =
+            SerializedFileReader::new(std::fs::File::open(dir.join("curves.parquet")).unwrap()).unwrap();
+        let rows: Vec<String> =
+            reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
         assert_eq!(rows.len(), 2);
         assert!(rows[0].contains("loss: null") && rows[1].contains("iteration: 10"), "{rows:?}");
         Curves::default().write_parquet(&dir.join("empty.parquet")).unwrap();
@@ -433,7 +468,9 @@ mod tests {
         std::fs::write(dir.join("manifest.json"), "{\"version\": 3}").unwrap();
         let error = format!("{:#}", Manifest::read(&dir).unwrap_err());
         assert!(error.contains("manifest.json is damaged"), "{error}");
-        assert!(format!("{:#}", Manifest::read(&dir.join("none")).unwrap_err()).contains("a results folder?"));
+        assert!(
+            format!("{:#}", Manifest::read(&dir.join("none")).unwrap_err()).contains("a results folder?")
+        );
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

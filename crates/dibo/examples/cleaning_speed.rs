@@ -1,4 +1,5 @@
-//! How fast an iteration of hyper-cleaning is: n = 10, MLP 784-256-10, batch 64, random data; and the matrix products alone.
+//! How fast an iteration of hyper-cleaning is: n = 10, MLP 784-256-10, batch 64, random data; and the matrix
+//! products alone.
 use dibo::algorithm::{Algorithm, fab::Fab};
 use dibo::data::{Dataset, Noise, Partition, Recipe, Scaling, Split};
 use dibo::problem::learning::{Learning, Model, Task};
@@ -13,7 +14,10 @@ fn random(samples: usize) -> Arc<Dataset> {
     let mut r = stream(0, Purpose::Instance, 0, 0);
     let mut images = vec![0; samples * 784];
     r.fill_bytes(&mut images);
-    Arc::new(Dataset::new(images, (0..samples).map(|_| r.random_range(0..10)).collect(), 784, 10).expect("right shapes"))
+    Arc::new(
+        Dataset::new(images, (0..samples).map(|_| r.random_range(0..10)).collect(), 784, 10)
+            .expect("right shapes"),
+    )
 }
 
 /// The best of several runs, in seconds.
@@ -31,16 +35,26 @@ fn best(times: usize, mut job: impl FnMut()) -> f64 {
 fn product(m: usize, n: usize, k: usize, transposed: bool) -> f64 {
     let (mut c, a, b) = (vec![0f32; m * n], vec![0.5f32; m * k], vec![0.5f32; k * n]);
     let (ars, acs) = if transposed { (1, m) } else { (k, 1) };
-    let seconds = best(20, || dibo::problem::learning::product((m, n, k), (&mut c, n, 1), false, (&a, ars, acs), (&b, n, 1)));
+    let seconds = best(20, || {
+        dibo::problem::learning::product((m, n, k), (&mut c, n, 1), false, (&a, ars, acs), (&b, n, 1))
+    });
     2e-9 * (m * n * k) as f64 / seconds
 }
 
 fn main() {
     let (n, h, b) = (10, std::env::args().nth(1).map_or(256, |a| a.parse().expect("hidden units")), 64);
-    let recipe = Recipe { agents: n, partition: Partition::Uniform, split: Split::Share(0.9), noise: Noise::Asymmetric, cr: 0.4, seed: 0 };
+    let recipe = Recipe {
+        agents: n,
+        partition: Partition::Uniform,
+        split: Split::Share(0.9),
+        noise: Noise::Asymmetric,
+        cr: 0.4,
+        seed: 0,
+    };
     let dealt = Arc::new(recipe.deal(random(60_000), random(100)).expect("enough samples"));
     let task = Task::Cleaning { tau: 0.002, psi: 0.0 };
-    let problem = Learning::<f32>::new(dealt, Model::Mlp(h), task, Scaling::Unit, 0).expect("a sound problem").batch(b);
+    let problem =
+        Learning::<f32>::new(dealt, Model::Mlp(h), task, Scaling::Unit, 0).expect("a sound problem").batch(b);
     let flops = 1e-9 * (3 * n * b * problem.net().flops()) as f64;
     for (m, k, transposed) in [(b, 785, false), (2 * b, 785, false), (785, b, true), (785, 2 * b, true)] {
         println!("product {m} x {k} x {h}: {:.0} GFLOP/s on one thread", product(m, h, k, transposed));
@@ -58,10 +72,21 @@ fn main() {
         let (mut d, mut k) = (v.clone(), 0);
         let gradients = best(5, || {
             k += 1;
-            problem.penalty_directions(At { k, owned: &owned, threads: &threads }, Penalty { f: 1.0, g: 1.0 }, &v, &mut d);
+            problem.penalty_directions(
+                At { k, owned: &owned, threads: &threads },
+                Penalty { f: 1.0, g: 1.0 },
+                &v,
+                &mut d,
+            );
         });
         drop((v, d));
-        let fab = Fab { lambda: 1.0.into(), eta_x: 1e-3.into(), eta_y: 0.03.into(), eta_z: None, penalty_form: Default::default() };
+        let fab = Fab {
+            lambda: 1.0.into(),
+            eta_x: 1e-3.into(),
+            eta_y: 0.03.into(),
+            eta_z: None,
+            penalty_form: Default::default(),
+        };
         let mut network = Simulator::new(mixing::Sequence::uniform(graph::Cycle::new(n, 0.5, 0)), threads);
         let mut state = fab.start(&problem, &mut network, &start);
         let mut k = 0;

@@ -1,7 +1,8 @@
-//! A problem of your own: many agents tune the ridge penalty of every feature together, each with private training and validation data.
+//! A problem of your own: many agents tune the ridge penalty of every feature together, each with private
+//! training and validation data.
 //!
-//! Lower level, agent i: g_i(x, w) = 1/(2m) ‖T_i w − t_i‖² + ½ Σ_c e^{x_c} w_c². Upper level: f_i(x, w) = 1/(2m) ‖V_i w − v_i‖².
-//! Run it with `cargo run --release --example own_problem`.
+//! Lower level, agent i: g_i(x, w) = 1/(2m) ‖T_i w − t_i‖² + ½ Σ_c e^{x_c} w_c². Upper level: f_i(x, w) =
+//! 1/(2m) ‖V_i w − v_i‖². Run it with `cargo run --release --example own_problem`.
 use dibo::algorithm::{Algorithm, fab::Fab};
 use dibo::problem::{Bilevel, Start};
 use dibo::rng::{Purpose, stream};
@@ -73,7 +74,9 @@ impl Ridge {
 
     /// The mean validation loss of a model.
     pub fn loss(&self, w: &[f64]) -> f64 {
-        let square = |(row, target): &(Vec<f64>, f64)| (row.iter().zip(w).map(|(r, w)| r * w).sum::<f64>() - target).powi(2) / 2.0;
+        let square = |(row, target): &(Vec<f64>, f64)| {
+            (row.iter().zip(w).map(|(r, w)| r * w).sum::<f64>() - target).powi(2) / 2.0
+        };
         let all: Vec<f64> = self.validation.iter().flatten().map(square).collect();
         all.iter().sum::<f64>() / all.len() as f64
     }
@@ -89,7 +92,10 @@ pub fn solve(problem: &Ridge, iterations: usize) -> (Vec<f64>, Vec<f64>) {
     for k in 0..iterations {
         state.step(k, problem, &mut network);
     }
-    (engine::mean(&mut *state, "x").expect("x is shared"), engine::mean(&mut *state, "y").expect("y is shared"))
+    (
+        engine::mean(&mut *state, "x").expect("x is shared"),
+        engine::mean(&mut *state, "y").expect("y is shared"),
+    )
 }
 
 #[allow(dead_code)] // a test includes this file and calls `solve`

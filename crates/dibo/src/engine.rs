@@ -1,4 +1,5 @@
-//! The loop around an algorithm: metrics with the clock stopped, stopping rules, checkpoints that resume to the bit.
+//! The loop around an algorithm: metrics with the clock stopped, stopping rules, checkpoints that resume to
+//! the bit.
 use crate::algorithm::{Algorithm, State};
 use crate::metrics::evaluate;
 pub use crate::metrics::mean;
@@ -19,7 +20,8 @@ pub struct Plan {
     pub every: usize,
     /// Stop when this metric falls below this value.
     pub target: Option<(String, f64)>,
-    /// The run has diverged when the watched metric (the target's, else `relative_error`, else `loss`) exceeds this or is not finite.
+    /// The run has diverged when the watched metric (the target's, else `relative_error`, else `loss`)
+    /// exceeds this or is not finite.
     pub diverged_above: f64,
 }
 
@@ -86,7 +88,8 @@ pub struct Record {
     pub reason: Option<String>,
 }
 
-/// Everything needed to go on later with the same bits. While a run goes on it borrows the state's memory instead of copying it.
+/// Everything needed to go on later with the same bits. While a run goes on it borrows the state's memory
+/// instead of copying it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound = "T: Real")]
 pub struct Checkpoint<'a, T: Clone> {
@@ -179,12 +182,19 @@ pub trait Watch<T: Real> {
     fn go_on(&mut self, _k: usize) -> bool {
         true
     }
-    /// More metrics of a state at an evaluation, and the invariant that it breaks, if any: then the run stops.
+    /// More metrics of a state at an evaluation, and the invariant that it breaks, if any: then the run
+    /// stops.
     fn measure(&mut self, _k: usize, _views: &[View<'_, T>]) -> (Vec<(&'static str, f64)>, Option<String>) {
         (Vec::new(), None)
     }
-    /// The metrics of a state: where a process owns some agents only, whoever watches must fetch the others' rows first.
-    fn values(&mut self, _k: usize, problem: &dyn Bilevel<T>, views: &[View<'_, T>]) -> Result<Vec<(String, f64)>, String> {
+    /// The metrics of a state: where a process owns some agents only, whoever watches must fetch the others'
+    /// rows first.
+    fn values(
+        &mut self,
+        _k: usize,
+        problem: &dyn Bilevel<T>,
+        views: &[View<'_, T>],
+    ) -> Result<Vec<(String, f64)>, String> {
         Ok(evaluate(problem, views).into_iter().map(|(name, v)| (name.to_string(), v)).collect())
     }
     /// Called after each evaluation.
@@ -225,7 +235,8 @@ pub fn run<T: Real>(
             restore(&mut *state, &c)?;
             network.set_traffic(c.traffic);
             network.restore(&c.network)?;
-            let seconds = Duration::try_from_secs_f64(c.seconds).map_err(|e| format!("damaged checkpoint: {} seconds: {e}", c.seconds))?;
+            let seconds = Duration::try_from_secs_f64(c.seconds)
+                .map_err(|e| format!("damaged checkpoint: {} seconds: {e}", c.seconds))?;
             (k, clock, samples) = (c.k, seconds, c.samples);
             Counted::new(problem, c.oracle)
         }
@@ -240,12 +251,24 @@ pub fn run<T: Real>(
             reason = broken;
             let mut values = watch.values(k, problem, &state.views())?;
             values.extend(more.into_iter().map(|(name, v)| (name.to_string(), v)));
-            let sample = Sample { k, seconds: clock.as_secs_f64(), traffic: network.traffic(), oracle: counted.calls(), values };
+            let sample = Sample {
+                k,
+                seconds: clock.as_secs_f64(),
+                traffic: network.traffic(),
+                oracle: counted.calls(),
+                values,
+            };
             watch.sample(&sample);
             samples.push(sample);
         }
         let last = samples.last().expect("pushed above");
-        let watched = plan.target.as_ref().map(|t| t.0.as_str()).into_iter().chain(["relative_error", "loss"]).find_map(|m| last.get(m));
+        let watched = plan
+            .target
+            .as_ref()
+            .map(|t| t.0.as_str())
+            .into_iter()
+            .chain(["relative_error", "loss"])
+            .find_map(|m| last.get(m));
         if watched.is_some_and(|v| !v.is_finite() || v > plan.diverged_above) {
             break Outcome::Diverged(k);
         }
@@ -287,7 +310,12 @@ pub fn run<T: Real>(
         clock += from.elapsed();
     };
     watch.finished(&state.views());
-    Ok(Record { outcome, samples, state_bytes, reason: reason.filter(|_| matches!(outcome, Outcome::Broken(_))) })
+    Ok(Record {
+        outcome,
+        samples,
+        state_bytes,
+        reason: reason.filter(|_| matches!(outcome, Outcome::Broken(_))),
+    })
 }
 
 fn restore<T: Real>(state: &mut dyn State<T>, from: &Checkpoint<'_, T>) -> Result<(), String> {
@@ -296,5 +324,9 @@ fn restore<T: Real>(state: &mut dyn State<T>, from: &Checkpoint<'_, T>) -> Resul
     if memory.len() != from.memory.len() {
         return Err(other.into());
     }
-    memory.iter_mut().zip(&from.memory).try_for_each(|(m, s)| m.restore(s)).map_err(|e| format!("{other}: {e}"))
+    memory
+        .iter_mut()
+        .zip(&from.memory)
+        .try_for_each(|(m, s)| m.restore(s))
+        .map_err(|e| format!("{other}: {e}"))
 }

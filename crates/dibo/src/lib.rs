@@ -1,10 +1,11 @@
 //! dibo: distributed bilevel optimisation over directed networks that change at every step.
 //!
-//! Many agents, each with private data, minimise `F(x, y*(x))` where `y*(x)` minimises `G(x, ·)`. An algorithm acts on the
-//! rows that this process owns and talks through one verb, [`network::Network::round`].
+//! Many agents, each with private data, minimise `F(x, y*(x))` where `y*(x)` minimises `G(x, ·)`. An
+//! algorithm acts on the rows that this process owns and talks through one verb, [`network::Network::round`].
 //!
 //! ```
-//! use dibo::{algorithm::{Algorithm, fab::Fab}, engine, graph, mixing, network::Simulator, problem::PolicyEvaluation, rows::Threads};
+//! use dibo::{algorithm::{Algorithm, fab::Fab}, engine, graph, mixing, network::Simulator,
+//! problem::PolicyEvaluation, rows::Threads};
 //!
 //! let problem = PolicyEvaluation::random(10, 20, 5, 0).normalised();
 //! let graphs = graph::Cycle::new(10, 0.3, 0);

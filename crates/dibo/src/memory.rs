@@ -3,8 +3,9 @@
 /// Numbers that begin on a cache line: a kernel's wide load then touches one line, not two.
 pub type Buffer<T> = aligned_vec::AVec<T, aligned_vec::RuntimeAlign>;
 
-/// Room for so many numbers. Much room begins on a huge page, and Linux is asked for such pages: a matrix product walks through a row in large
-/// steps, a batch takes images from everywhere, and with small pages the search for the next one costs them a tenth and a quarter.
+/// Room for so many numbers. Much room begins on a huge page, and Linux is asked for such pages: a matrix
+/// product walks through a row in large steps, a batch takes images from everywhere, and with small pages the
+/// search for the next one costs them a tenth and a quarter.
 fn room<T>(len: usize) -> Buffer<T> {
     const PAGE: usize = 2 << 20;
     let bytes = len * size_of::<T>();
@@ -18,7 +19,8 @@ fn room<T>(len: usize) -> Buffer<T> {
     }
     let room = Buffer::<T>::with_capacity(PAGE, bytes.max(whole) / size_of::<T>());
     #[cfg(target_os = "linux")]
-    // SAFETY: these pages lie inside the room, and the advice changes nothing in them. It may be refused: then they stay small.
+    // SAFETY: these pages lie inside the room, and the advice changes nothing in them. It may be refused:
+    // then they stay small.
     unsafe {
         libc::madvise(room.as_ptr().cast_mut().cast(), whole, libc::MADV_HUGEPAGE);
     }
@@ -48,7 +50,11 @@ mod tests {
     fn room_is_aligned_and_copies_are_equal() {
         for len in [0, 5, 500_000, 1 << 19, (1 << 20) + 1, 1_950_000] {
             let mut numbers: Buffer<f32> = zeros(len);
-            assert!(numbers.len() == len && numbers.iter().all(|v| *v == 0.0) && (numbers.as_ptr() as usize).is_multiple_of(64));
+            assert!(
+                numbers.len() == len
+                    && numbers.iter().all(|v| *v == 0.0)
+                    && (numbers.as_ptr() as usize).is_multiple_of(64)
+            );
             numbers.iter_mut().enumerate().for_each(|(i, v)| *v = i as f32);
             let (a, b) = numbers.split_at(len / 3);
             assert_eq!(copied([a, b], len), numbers);

@@ -3,7 +3,8 @@ use crate::algorithm::{State, View};
 use crate::problem::Bilevel;
 use crate::rows::Real;
 
-/// The mean over agents of the variable called `name`; `None` if the state has no such variable or it is private.
+/// The mean over agents of the variable called `name`; `None` if the state has no such variable or it is
+/// private.
 pub fn mean<T: Real>(state: &mut dyn State<T>, name: &str) -> Option<Vec<f64>> {
     state.views().iter().find(|v| v.name == name).and_then(View::mean)
 }
@@ -11,14 +12,16 @@ pub fn mean<T: Real>(state: &mut dyn State<T>, name: &str) -> Option<Vec<f64>> {
 /// One evaluation: names with values.
 pub type Values = Vec<(&'static str, f64)>;
 
-/// Everything that can be said of a state now: the problem's metrics at the agents' mean, the consensus error of each decision
-/// variable and the relative gap |Σt − Σd| / Σ‖d‖.
+/// Everything that can be said of a state now: the problem's metrics at the agents' mean, the consensus error
+/// of each decision variable and the relative gap |Σt − Σd| / Σ‖d‖.
 pub fn evaluate<T: Real>(problem: &dyn Bilevel<T>, views: &[View<'_, T>]) -> Values {
     let find = |name: &str| views.iter().find(|v| v.name == name);
     let mut values = problem.state_metrics(views);
     for (name, label) in [("x", "consensus_x"), ("y", "consensus_y"), ("z", "consensus_z")] {
         // A private variable has no consensus to reach.
-        if let Some((view, mean)) = find(name).filter(|v| v.columns.is_some()).and_then(|v| Some((v, v.mean()?))) {
+        if let Some((view, mean)) =
+            find(name).filter(|v| v.columns.is_some()).and_then(|v| Some((v, v.mean()?)))
+        {
             values.push((label, view.spread(&mean)));
         }
     }

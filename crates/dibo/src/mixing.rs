@@ -1,4 +1,5 @@
-//! Mixing matrices: row-stochastic `A` for pulling and column-stochastic `B` for pushing, as two types that cannot be swapped.
+//! Mixing matrices: row-stochastic `A` for pulling and column-stochastic `B` for pushing, as two types that
+//! cannot be swapped.
 use crate::graph::{DiGraph, GraphSequence};
 use crate::rows::{Real, Weights};
 use std::sync::Arc;
@@ -39,7 +40,8 @@ impl<T: Real> Values<T> {
     }
 }
 
-/// `A`: what agent i receives is weighed so that the weights of each **row** sum to 1. Used to pull decision variables.
+/// `A`: what agent i receives is weighed so that the weights of each **row** sum to 1. Used to pull decision
+/// variables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowStochastic<T>(Values<T>);
 
@@ -126,7 +128,8 @@ impl<T: Real> Mixing<T> {
 pub enum Rule {
     /// 1/(in + 1) for each that an agent hears, 1/(out + 1) for each that it sends to.
     Uniform,
-    /// Every link from agent j weighs `weights[j mod weights.len()]` in both matrices; the rest stays with the agent itself.
+    /// Every link from agent j weighs `weights[j mod weights.len()]` in both matrices; the rest stays with
+    /// the agent itself.
     BySender(Vec<f64>),
     /// Explicit matrices `(A, B)`, row by row; iteration k uses number k mod the length.
     Given(Vec<(Matrix, Matrix)>),
@@ -159,11 +162,13 @@ impl Sequence {
                 let g = graphs.at(k);
                 for i in 0..g.agents() {
                     let weight = |j: usize| weights[j % weights.len()];
-                    let heard: f64 = g.senders(i).iter().filter(|j| **j as usize != i).map(|j| weight(*j as usize)).sum();
+                    let heard: f64 =
+                        g.senders(i).iter().filter(|j| **j as usize != i).map(|j| weight(*j as usize)).sum();
                     let sent = weight(i) * (g.out_degree(i) - 1) as f64;
                     if heard >= 1.0 || sent >= 1.0 {
                         return Err(format!(
-                            "the weights of agent {i} at k = {k} sum to {:.4} without its own; they must stay below 1",
+                            "the weights of agent {i} at k = {k} sum to {:.4} without its own; they must \
+                            stay below 1",
                             heard.max(sent)
                         ));
                     }
@@ -188,20 +193,33 @@ impl Sequence {
                 if let Some(bad) = m.iter().flatten().find(|w| !(**w >= 0.0 && w.is_finite())) {
                     return Err(format!("{name} of graph {number} holds {bad}; weights must be 0 or more"));
                 }
-                let sum = |i: usize| if name == "A" { m[i].iter().sum::<f64>() } else { m.iter().map(|row| row[i]).sum() };
+                let sum = |i: usize| {
+                    if name == "A" { m[i].iter().sum::<f64>() } else { m.iter().map(|row| row[i]).sum() }
+                };
                 if let Some((i, s)) = (0..n).map(|i| (i, sum(i))).find(|(_, s)| (s - 1.0).abs() > 1e-9) {
-                    let (kind, line) = if name == "A" { ("row", "row-stochastic") } else { ("column", "column-stochastic") };
-                    return Err(format!("{name} of graph {number} is not {line}: {kind} {i} sums to {s}, not 1"));
+                    let (kind, line) =
+                        if name == "A" { ("row", "row-stochastic") } else { ("column", "column-stochastic") };
+                    return Err(format!(
+                        "{name} of graph {number} is not {line}: {kind} {i} sums to {s}, not 1"
+                    ));
                 }
             }
             let linked = |i: usize, j: usize| a[i][j] > 0.0 || b[i][j] > 0.0;
-            graphs.push(DiGraph::from_edges(n, (0..n).flat_map(|i| (0..n).map(move |j| (j, i))).filter(|(j, i)| linked(*i, *j))));
+            graphs.push(DiGraph::from_edges(
+                n,
+                (0..n).flat_map(|i| (0..n).map(move |j| (j, i))).filter(|(j, i)| linked(*i, *j)),
+            ));
         }
-        Ok(Sequence { graphs: Arc::new(crate::graph::List::new(graphs)), rule: Rule::Given(matrices), frozen: None })
+        Ok(Sequence {
+            graphs: Arc::new(crate::graph::List::new(graphs)),
+            rule: Rule::Given(matrices),
+            frozen: None,
+        })
     }
 
-    /// Keeps the weights of iteration 0 for ever, while links really come and go: a message over a missing link is lost, and so is the
-    /// weight it carried. This is what a method that ignores changes of topology does.
+    /// Keeps the weights of iteration 0 for ever, while links really come and go: a message over a missing
+    /// link is lost, and so is the weight it carried. This is what a method that ignores changes of topology
+    /// does.
     pub fn frozen(mut self) -> Self {
         let mut first = Mixing::default();
         self.graphs.fill(0, &mut first.graph);
@@ -229,7 +247,9 @@ impl Sequence {
     pub fn fill<T: Real>(&self, k: usize, mixing: &mut Mixing<T>) {
         self.graphs.fill(k, &mut mixing.graph);
         if let Some(first) = &self.frozen {
-            mixing.graph.retain(|sender, receiver| first.graph.senders(receiver).binary_search(&sender).is_ok());
+            mixing
+                .graph
+                .retain(|sender, receiver| first.graph.senders(receiver).binary_search(&sender).is_ok());
             set_entries(mixing, |i, j| first.a(i, j), |i, j| first.b(i, j));
         } else {
             self.weigh(k, mixing);
@@ -253,9 +273,17 @@ impl Sequence {
             Rule::BySender(weights) => {
                 let weight = |j: usize| weights[j % weights.len()];
                 let heard: Vec<f64> = (0..n)
-                    .map(|i| mixing.graph.senders(i).iter().map(|j| if *j as usize == i { 0.0 } else { weight(*j as usize) }).sum())
+                    .map(|i| {
+                        mixing
+                            .graph
+                            .senders(i)
+                            .iter()
+                            .map(|j| if *j as usize == i { 0.0 } else { weight(*j as usize) })
+                            .sum()
+                    })
                     .collect();
-                let sent: Vec<f64> = (0..n).map(|j| weight(j) * (mixing.graph.out_degree(j) - 1) as f64).collect();
+                let sent: Vec<f64> =
+                    (0..n).map(|j| weight(j) * (mixing.graph.out_degree(j) - 1) as f64).collect();
                 let pick = |i: usize, j: usize, used: f64| if i == j { 1.0 - used } else { weight(j) };
                 set_entries(mixing, |i, j| pick(i, j, heard[i]), |i, j| pick(i, j, sent[j]));
             }
@@ -274,7 +302,11 @@ impl Sequence {
     }
 }
 
-fn set_entries<T: Real>(mixing: &mut Mixing<T>, a: impl Fn(usize, usize) -> f64, b: impl Fn(usize, usize) -> f64) {
+fn set_entries<T: Real>(
+    mixing: &mut Mixing<T>,
+    a: impl Fn(usize, usize) -> f64,
+    b: impl Fn(usize, usize) -> f64,
+) {
     let (to_a, to_b) = (mixing.a.0.entries(), mixing.b.0.entries());
     for i in 0..mixing.graph.agents() {
         for j in mixing.graph.senders(i) {
@@ -299,7 +331,11 @@ mod tests {
     #[test]
     fn matrices_are_stochastic() {
         let ring = Sequence::new(Arc::new(Static::ring(6)), Rule::BySender(vec![0.05, 0.5])).unwrap();
-        for sequence in [Sequence::uniform(Cycle::new(6, 0.4, 1)), Sequence::uniform(ErdosRenyi::new(6, 0.3, 2, false)), ring] {
+        for sequence in [
+            Sequence::uniform(Cycle::new(6, 0.4, 1)),
+            Sequence::uniform(ErdosRenyi::new(6, 0.3, 2, false)),
+            ring,
+        ] {
             for k in 0..60 {
                 let (rows, columns) = sums(&sequence.at(k));
                 assert!(rows.iter().chain(&columns).all(|s| (s - 1.0).abs() < 1e-15));
@@ -309,15 +345,20 @@ mod tests {
 
     #[test]
     fn weights_are_as_the_rule_says() {
-        let m: Mixing<f64> = Sequence::uniform(Static::new(DiGraph::from_edges(3, [(0, 1), (0, 2), (1, 2), (2, 0)]))).at(0);
+        let m: Mixing<f64> =
+            Sequence::uniform(Static::new(DiGraph::from_edges(3, [(0, 1), (0, 2), (1, 2), (2, 0)]))).at(0);
         assert_eq!((m.a(2, 0), m.a(2, 1), m.a(2, 2), m.a(0, 1)), (1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 0.0));
         assert_eq!((m.b(0, 0), m.b(1, 0), m.b(2, 0), m.b(2, 1)), (1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 0.5));
-        let m: Mixing<f64> = Sequence::new(Arc::new(Static::ring(4)), Rule::BySender(vec![0.1, 0.5])).unwrap().at(0);
+        let m: Mixing<f64> =
+            Sequence::new(Arc::new(Static::ring(4)), Rule::BySender(vec![0.1, 0.5])).unwrap().at(0);
         assert_eq!((m.a(1, 0), m.a(1, 1), m.b(1, 0), m.b(0, 0), m.a(2, 1)), (0.1, 0.9, 0.1, 0.9, 0.5));
         assert_eq!(m.smallest(), (0.1, 0.1));
         let good = vec![vec![0.5, 0.5], vec![0.25, 0.75]];
         assert!(
-            Sequence::given(vec![(good.clone(), good.clone())]).err().unwrap().contains("not column-stochastic: column 0 sums to 0.75")
+            Sequence::given(vec![(good.clone(), good.clone())])
+                .err()
+                .unwrap()
+                .contains("not column-stochastic: column 0 sums to 0.75")
         );
     }
 

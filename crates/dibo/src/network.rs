@@ -1,12 +1,16 @@
-//! The network: one verb, [`Network::round`], by which agents pull decision variables and push trackers; and the simulator.
+//! The network: one verb, [`Network::round`], by which agents pull decision variables and push trackers; and
+//! the simulator.
 mod lossy;
 pub use lossy::{Ends, Lossy};
 
 use crate::mixing::{Mixing, Sequence};
-use crate::rows::{Buffer, Csr, Disjoint, GROUP, Pair, Part, Real, Rows, Threads, Weights, push_pull_rows, push_rows, save_rows};
+use crate::rows::{
+    Buffer, Csr, Disjoint, GROUP, Pair, Part, Real, Rows, Threads, Weights, push_pull_rows, push_rows,
+    save_rows,
+};
 
-/// One variable's exchange in a round. With `pull`, the decision variable becomes `A·v − η∘t` where t is `push` **before** the
-/// round; `push` becomes `B·t − d`.
+/// One variable's exchange in a round. With `pull`, the decision variable becomes `A·v − η∘t` where t is
+/// `push` **before** the round; `push` becomes `B·t − d`.
 pub struct Lane<'a, T> {
     /// What is pulled, and one step size per column (per variable where the rows lie on a device).
     pub pull: Option<(&'a mut Rows<T>, &'a [T])>,
@@ -19,8 +23,15 @@ pub struct Lane<'a, T> {
 }
 
 impl<'a, T> Lane<'a, T> {
-    /// AB/Push-Pull with gradient tracking: `v ← A v − η∘t`, `t ← B t − d`; if `pending`, t is t + d to begin with.
-    pub fn push_pull(v: &'a mut Rows<T>, eta: &'a [T], t: &'a mut Rows<T>, d: &'a Rows<T>, pending: bool) -> Self {
+    /// AB/Push-Pull with gradient tracking: `v ← A v − η∘t`, `t ← B t − d`; if `pending`, t is t + d to begin
+    /// with.
+    pub fn push_pull(
+        v: &'a mut Rows<T>,
+        eta: &'a [T],
+        t: &'a mut Rows<T>,
+        d: &'a Rows<T>,
+        pending: bool,
+    ) -> Self {
         Lane { pull: Some((v, eta)), push: t, d: Some(d), pending }
     }
 
@@ -63,9 +74,11 @@ pub trait Network<T: Real> {
     fn owned(&self) -> &[usize];
     /// The threads a run may use.
     fn threads(&self) -> &Threads;
-    /// Moves rows whose variables end at these columns to where the network wants them: host memory, unless it mixes on a device.
+    /// Moves rows whose variables end at these columns to where the network wants them: host memory, unless
+    /// it mixes on a device.
     fn place(&self, _rows: &mut Rows<T>, _ends: &[usize]) {}
-    /// Round `k`: every agent sends one message over each of its links in `G^k` and every lane is mixed in place.
+    /// Round `k`: every agent sends one message over each of its links in `G^k` and every lane is mixed in
+    /// place.
     fn round(&mut self, k: usize, lanes: &mut [Lane<'_, T>]);
     /// Waits until what was begun is done, for the clock; only a device has anything to wait for.
     fn wait(&self) {}
@@ -83,7 +96,11 @@ pub trait Network<T: Real> {
     }
     /// Takes up what [`memory`](Self::memory) gave; says what is wrong with anything else.
     fn restore(&mut self, memory: &[u8]) -> Result<(), String> {
-        if memory.is_empty() { Ok(()) } else { Err("the checkpoint belongs to a run over another kind of network".into()) }
+        if memory.is_empty() {
+            Ok(())
+        } else {
+            Err("the checkpoint belongs to a run over another kind of network".into())
+        }
     }
     /// Why the run cannot go on, if it cannot: the rows of the last round are then worth nothing.
     fn trouble(&self) -> Option<String> {
@@ -99,7 +116,8 @@ pub struct Simulator<T> {
     traffic: Traffic,
     /// The mixings of a sequence that repeats, made once; else one that is made anew.
     made: Vec<Option<Mixing<T>>>,
-    /// Old rows while new ones are written: whole stacks where they are small, else a panel of columns per thread.
+    /// Old rows while new ones are written: whole stacks where they are small, else a panel of columns per
+    /// thread.
     scratch: Vec<Buffer<T>>,
 }
 
@@ -110,17 +128,21 @@ const FEW: usize = 1 << 18;
 const MANY: usize = 8;
 /// Up to so many readers of a row, what is to be added to it is added on the way.
 const ALONG: usize = 3;
-/// Up to so many bytes of a stack its rows come from a cache; above, from memory: then the next panel is asked for while one is worked on.
+/// Up to so many bytes of a stack its rows come from a cache; above, from memory: then the next panel is
+/// asked for while one is worked on.
 const CACHED: usize = 1 << 22;
-/// Bytes of each row in a panel, without and with asking ahead; fewer if a panel's copies of v and of t would not lie in the second-level cache.
+/// Bytes of each row in a panel, without and with asking ahead; fewer if a panel's copies of v and of t would
+/// not lie in the second-level cache.
 const PIECE: usize = 1 << 11;
 const AHEAD: usize = 1 << 9;
 const FAR: usize = 1 << 17;
 /// Panels that a thread takes at a time, at most.
 const BATCH: usize = 128;
-/// Up to so many bytes old and new rows lie in the first-level cache together, and nothing is gained by mixing in place.
+/// Up to so many bytes old and new rows lie in the first-level cache together, and nothing is gained by
+/// mixing in place.
 const SMALL: usize = 1 << 16;
-/// Least work of a thread (entries × groups of columns): below it, handing rows to another core costs more than it saves.
+/// Least work of a thread (entries × groups of columns): below it, handing rows to another core costs more
+/// than it saves.
 const LEAST: usize = 1 << 11;
 
 impl<T: Real> Simulator<T> {
@@ -138,7 +160,12 @@ impl<T: Real> Simulator<T> {
     }
 
     /// A round in which lanes on a device are mixed by `far`.
-    pub fn round_with(&mut self, k: usize, lanes: &mut [Lane<'_, T>], mut far: impl FnMut(&Mixing<T>, &mut Lane<'_, T>)) {
+    pub fn round_with(
+        &mut self,
+        k: usize,
+        lanes: &mut [Lane<'_, T>],
+        mut far: impl FnMut(&Mixing<T>, &mut Lane<'_, T>),
+    ) {
         let repeats = self.sequence.period() == Some(self.made.len());
         let slot = if repeats { k % self.made.len() } else { 0 };
         if self.made[slot].is_none() || !repeats {
@@ -190,18 +217,42 @@ impl<T: Real> Network<T> for Simulator<T> {
     }
 }
 
-fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffer<T>], lane: &mut Lane<'_, T>) {
+fn mix_lane<T: Real>(
+    mixing: &Mixing<T>,
+    threads: &Threads,
+    scratch: &mut [Buffer<T>],
+    lane: &mut Lane<'_, T>,
+) {
     let (n, stride) = (lane.push.count(), lane.push.stride());
-    assert!(lane.pull.as_ref().is_none_or(|(v, _)| v.count() == n && v.stride() == stride), "pulled and pushed rows have one shape");
+    assert!(
+        lane.pull.as_ref().is_none_or(|(v, _)| v.count() == n && v.stride() == stride),
+        "pulled and pushed rows have one shape"
+    );
     let (csr, a, b) = (mixing.graph.csr(), mixing.a.weights(), mixing.b.weights());
     let d = lane.d.map_or(&[] as &[T], |d| d.data());
-    let mix =
-        |v: Option<&(Disjoint<T>, &[T])>, t: &Disjoint<T>, part: Part, old_v: &[T], old_t: &[T], b: Weights<'_, T>, plus: &[T]| match v {
-            Some((v, eta)) => push_pull_rows(Pair { v, t }, part, Pair { v: old_v.into(), t: old_t.into() }, csr, a, b, eta, d, plus),
-            None => push_rows(t, part, old_t, csr, b, d),
-        };
-    // Rows that hear many others are worth a copy that is read from a nearer cache, even if all rows would fit in a farther one; not so if
-    // several threads, which split stacks by rows, would have to hand the copy to each other.
+    let mix = |v: Option<&(Disjoint<T>, &[T])>,
+               t: &Disjoint<T>,
+               part: Part,
+               old_v: &[T],
+               old_t: &[T],
+               b: Weights<'_, T>,
+               plus: &[T]| match v {
+        Some((v, eta)) => push_pull_rows(
+            Pair { v, t },
+            part,
+            Pair { v: old_v.into(), t: old_t.into() },
+            csr,
+            a,
+            b,
+            eta,
+            d,
+            plus,
+        ),
+        None => push_rows(t, part, old_t, csr, b, d),
+    };
+    // Rows that hear many others are worth a copy that is read from a nearer cache, even if all rows would
+    // fit in a farther one; not so if several threads, which split stacks by rows, would have to hand the
+    // copy to each other.
     let many = csr.from.len() > MANY * n && threads.count() == 1;
     if lane.push.bytes() <= if many { FEW } else { WHOLE } {
         // Added on the way where a row is read by few, else once beforehand.
@@ -214,20 +265,48 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
         for old in [&mut *old_v, &mut *old_t] {
             old.resize(n * stride, T::ZERO);
         }
-        let whole = Part { rows: 0..n, columns: 0..stride, stride, source_stride: stride, backwards: false, ahead: false };
+        let whole = Part {
+            rows: 0..n,
+            columns: 0..stride,
+            stride,
+            source_stride: stride,
+            backwards: false,
+            ahead: false,
+        };
         if let Some((v, eta)) = &mut lane.pull
             && threads.count() == 1
             && lane.push.bytes() > SMALL
             && let Some(backwards) = in_place(csr)
         {
-            // Without a second pair of stacks more of the run's memory stays in the cache. The last row, which may hear any, is mixed aside first.
+            // Without a second pair of stacks more of the run's memory stays in the cache. The last row,
+            // which may hear any, is mixed aside first.
             let (aside, rest) = if backwards { (0..1, 1..n) } else { (n - 1..n, 0..n - 1) };
             let (new_v, new_t) = (Disjoint::new(old_v), Disjoint::new(old_t));
             let (v, t) = (Disjoint::new(v.data_mut()), Disjoint::new(lane.push.data_mut()));
             let old = Pair { v: v.source(), t: t.source() };
             let there = Pair { v: &new_v, t: &new_t };
-            push_pull_rows(there, Part { rows: aside.clone(), ..whole.clone() }, old, csr, a, b, eta, d, plus);
-            push_pull_rows(Pair { v: &v, t: &t }, Part { rows: rest, backwards, ..whole }, old, csr, a, b, eta, d, plus);
+            push_pull_rows(
+                there,
+                Part { rows: aside.clone(), ..whole.clone() },
+                old,
+                csr,
+                a,
+                b,
+                eta,
+                d,
+                plus,
+            );
+            push_pull_rows(
+                Pair { v: &v, t: &t },
+                Part { rows: rest, backwards, ..whole },
+                old,
+                csr,
+                a,
+                b,
+                eta,
+                d,
+                plus,
+            );
             let row = aside.start * stride..aside.end * stride;
             // SAFETY: the kernels have returned.
             unsafe {
@@ -243,13 +322,20 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
             std::mem::swap(v.data_mut(), old_v);
             (Disjoint::new(v.data_mut()), *eta)
         });
-        let least = if threads.count() == 1 { n } else { LEAST / (csr.from.len() * (stride / GROUP) / n.max(1)).max(1) };
-        threads.ranges(n, least, |_, rows| mix(v.as_ref(), &t, Part { rows, ..whole.clone() }, old_v, old_t, b, plus));
+        let least = if threads.count() == 1 {
+            n
+        } else {
+            LEAST / (csr.from.len() * (stride / GROUP) / n.max(1)).max(1)
+        };
+        threads.ranges(n, least, |_, rows| {
+            mix(v.as_ref(), &t, Part { rows, ..whole.clone() }, old_v, old_t, b, plus)
+        });
     } else {
         let plus = if lane.pending { d } else { &[] };
         // Panel by panel: copy the old columns of all rows, v and t side by side, then write them in place.
         let ahead = lane.push.bytes() > CACHED;
-        let width = (if ahead { AHEAD } else { PIECE }.min(FAR / n) / size_of::<T>() / GROUP * GROUP).clamp(GROUP, stride);
+        let width = (if ahead { AHEAD } else { PIECE }.min(FAR / n) / size_of::<T>() / GROUP * GROUP)
+            .clamp(GROUP, stride);
         let old = Disjoint::new(scratch);
         let t = Disjoint::new(lane.push.data_mut());
         let v = lane.pull.as_mut().map(|(v, eta)| (Disjoint::new(v.data_mut()), *eta));
@@ -265,8 +351,11 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
                 let (old_t, source_stride) = (columns.len(), 2 * columns.len());
                 let part = Part { rows: 0..n, columns, stride, source_stride, backwards: false, ahead };
                 // Weighted once for all receivers where these are many.
-                let (before, after, left) =
-                    if many && matches!(b, Weights::Sender(_)) { (b, Weights::Applied, plus) } else { (Weights::Applied, b, &[] as &[T]) };
+                let (before, after, left) = if many && matches!(b, Weights::Sender(_)) {
+                    (b, Weights::Applied, plus)
+                } else {
+                    (Weights::Applied, b, &[] as &[T])
+                };
                 save_rows(old, v.as_ref().map(|(v, _)| v), &t, part.clone(), plus, before);
                 mix(v.as_ref(), &t, part, old, &old[old_t..], after, left);
             }
@@ -274,8 +363,8 @@ fn mix_lane<T: Real>(mixing: &Mixing<T>, threads: &Threads, scratch: &mut [Buffe
     }
 }
 
-/// Whether rows can be mixed in place, as those of a ring can: backwards (true) if no row hears a later one, forwards (false) if none hears an
-/// earlier one; but for the last in that order.
+/// Whether rows can be mixed in place, as those of a ring can: backwards (true) if no row hears a later one,
+/// forwards (false) if none hears an earlier one; but for the last in that order.
 fn in_place(csr: Csr<'_>) -> Option<bool> {
     let n = csr.start.len() - 1;
     let senders = |i: usize| &csr.from[csr.start[i] as usize..csr.start[i + 1] as usize];
@@ -293,13 +382,19 @@ mod tests {
 
     fn random_rows<T: Real>(n: usize, width: usize, seed: u64) -> Rows<T> {
         let mut r = stream(seed, Purpose::Instance, 0, 0);
-        Rows::from_vectors(&(0..n).map(|_| (0..width).map(|_| r.random_range(-1.0..1.0)).collect::<Vec<f64>>()).collect::<Vec<_>>())
+        Rows::from_vectors(
+            &(0..n)
+                .map(|_| (0..width).map(|_| r.random_range(-1.0..1.0)).collect::<Vec<f64>>())
+                .collect::<Vec<_>>(),
+        )
     }
 
-    /// A round against the definition, index by index, for small and large stacks on 1, 2 and 3 threads: equal to the bit.
+    /// A round against the definition, index by index, for small and large stacks on 1, 2 and 3 threads:
+    /// equal to the bit.
     fn check<T: Real>(n: usize, width: usize) {
         let sequence = Sequence::uniform(Cycle::new(n, 0.3, 7));
-        let (v0, t0, d0): (Rows<T>, Rows<T>, Rows<T>) = (random_rows(n, width, 1), random_rows(n, width, 2), random_rows(n, width, 3));
+        let (v0, t0, d0): (Rows<T>, Rows<T>, Rows<T>) =
+            (random_rows(n, width, 1), random_rows(n, width, 2), random_rows(n, width, 3));
         let mut eta = vec![T::ZERO; v0.stride()];
         eta[..width].iter_mut().enumerate().for_each(|(c, e)| *e = T::of(0.1 + c as f64 * 0.01));
         for threads in 1..=3 {
@@ -344,21 +439,33 @@ mod tests {
 
     #[test]
     fn bytes_are_counted_per_link() {
-        let mut network: Simulator<f64> = Simulator::new(Sequence::uniform(crate::graph::Static::ring(5)), Threads::one());
+        let mut network: Simulator<f64> =
+            Simulator::new(Sequence::uniform(crate::graph::Static::ring(5)), Threads::one());
         let (mut v, mut t, mut w) = (Rows::zeros(5, 3), Rows::zeros(5, 3), Rows::zeros(5, 1));
-        network.round(0, &mut [Lane { pull: Some((&mut v, &[0.0; 16])), push: &mut t, d: None, pending: false }, Lane::push(&mut w)]);
+        network.round(
+            0,
+            &mut [
+                Lane { pull: Some((&mut v, &[0.0; 16])), push: &mut t, d: None, pending: false },
+                Lane::push(&mut w),
+            ],
+        );
         assert_eq!(network.traffic(), Traffic { rounds: 1, messages: 5, bytes: 5 * (3 + 3 + 1) * 8 });
     }
 
     #[test]
     fn push_sum_of_one_is_one_and_a_pull_keeps_constants() {
-        let mut network: Simulator<f64> = Simulator::new(Sequence::uniform(ErdosRenyi::new(9, 0.3, 4, true)), Threads::one());
+        let mut network: Simulator<f64> =
+            Simulator::new(Sequence::uniform(ErdosRenyi::new(9, 0.3, 4, true)), Threads::one());
         let ones = Rows::from_vectors(&[[3.5]; 9]);
-        let (mut constant, mut u, mut w, mut nothing) = (ones.clone(), ones.clone(), Rows::from_vectors(&[[1.0]; 9]), Rows::zeros(9, 1));
-        let (mut averaged, mut zero) = (Rows::<f64>::from_vectors(&(0..9).map(|i| [i as f64]).collect::<Vec<_>>()), Rows::zeros(9, 1));
+        let (mut constant, mut u, mut w, mut nothing) =
+            (ones.clone(), ones.clone(), Rows::from_vectors(&[[1.0]; 9]), Rows::zeros(9, 1));
+        let (mut averaged, mut zero) =
+            (Rows::<f64>::from_vectors(&(0..9).map(|i| [i as f64]).collect::<Vec<_>>()), Rows::zeros(9, 1));
         for k in 0..200 {
-            let pull = Lane { pull: Some((&mut constant, &[0.0; 16])), push: &mut nothing, d: None, pending: false };
-            let pull2 = Lane { pull: Some((&mut averaged, &[0.0; 16])), push: &mut zero, d: None, pending: false };
+            let pull =
+                Lane { pull: Some((&mut constant, &[0.0; 16])), push: &mut nothing, d: None, pending: false };
+            let pull2 =
+                Lane { pull: Some((&mut averaged, &[0.0; 16])), push: &mut zero, d: None, pending: false };
             network.round(k, &mut [pull, pull2, Lane::push(&mut u), Lane::push(&mut w)]);
         }
         for i in 0..9 {
@@ -368,6 +475,8 @@ mod tests {
             assert!((w.row(i)[0] - 1.0).abs() > 1e-3);
         }
         // Negative control: pulling alone agrees on a number that is not the mean.
-        assert!((averaged.row(0)[0] - averaged.row(8)[0]).abs() < 1e-9 && (averaged.row(0)[0] - 4.0).abs() > 1e-2);
+        assert!(
+            (averaged.row(0)[0] - averaged.row(8)[0]).abs() < 1e-9 && (averaged.row(0)[0] - 4.0).abs() > 1e-2
+        );
     }
 }

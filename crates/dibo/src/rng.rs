@@ -1,5 +1,5 @@
-//! Every random number of dibo as a pure function of (seed, purpose, agent, k): no hidden counters, so a run can be resumed,
-//! split over machines or replayed from any iteration with the same bits.
+//! Every random number of dibo as a pure function of (seed, purpose, agent, k): no hidden counters, so a run
+//! can be resumed, split over machines or replayed from any iteration with the same bits.
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 

@@ -1,9 +1,14 @@
 //! Step sizes and penalties as functions of the iteration.
 use serde::{Deserialize, Serialize};
 
-/// A positive number that may change with `k`. In TOML: `0.1`, `{ start = 0.15, decay = 1e-5 }` or `{ start = 1, power = 0.33 }`.
+/// A positive number that may change with `k`. In TOML: `0.1`, `{ start = 0.15, decay = 1e-5 }` or `{ start =
+/// 1, power = 0.33 }`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "a number, { start, decay } for start/(1 + decay·k), or { start, power } for start·(k+1)^power")]
+#[serde(
+    untagged,
+    expecting = "a number, { start, decay } for start/(1 + decay·k), or { start, power } for \
+        start·(k+1)^power"
+)]
 pub enum Schedule {
     /// The same number at every iteration.
     Constant(f64),
@@ -43,11 +48,14 @@ impl Schedule {
         }
     }
 
-    /// Says what is wrong if the value is not finite and above 0 at every iteration (0 itself only where `zero_allowed`).
+    /// Says what is wrong if the value is not finite and above 0 at every iteration (0 itself only where
+    /// `zero_allowed`).
     pub fn check(&self, name: &str, zero_allowed: bool) -> Result<(), String> {
         let (start, other) = match self {
             Schedule::Constant(value) => (*value, 0.0),
-            Schedule::InverseTime(s) if s.decay < 0.0 => return Err(format!("{name}: decay is {}; it must be 0 or more", s.decay)),
+            Schedule::InverseTime(s) if s.decay < 0.0 => {
+                return Err(format!("{name}: decay is {}; it must be 0 or more", s.decay));
+            }
             Schedule::InverseTime(s) => (s.start, s.decay),
             Schedule::Polynomial(s) => (s.start, s.power),
         };

@@ -1,9 +1,11 @@
-//! Exact iterates of a small explicit problem, for debugging and for cross-checking other programs: JSON in, JSON out.
+//! Exact iterates of a small explicit problem, for debugging and for cross-checking other programs: JSON in,
+//! JSON out.
 //!
-//! The input holds `problem` (features, transition, rewards, gamma, tau), `graphs` (each with `edges` as [sender, receiver] or with
-//! matrices `A` and `B`; iteration k uses number k mod their count), `init` (x, y, z, v by agent), `snapshots` (iterations to print)
-//! and `algorithms` (each with its `name`, `f_weight`, `g_weight` and parameters). The output holds, for each algorithm and snapshot,
-//! the decision variables, the push-sum weight and the trackers after so many iterations.
+//! The input holds `problem` (features, transition, rewards, gamma, tau), `graphs` (each with `edges` as
+//! [sender, receiver] or with matrices `A` and `B`; iteration k uses number k mod their count), `init` (x, y,
+//! z, v by agent), `snapshots` (iterations to print) and `algorithms` (each with its `name`, `f_weight`,
+//! `g_weight` and parameters). The output holds, for each algorithm and snapshot, the decision variables, the
+//! push-sum weight and the trackers after so many iterations.
 use crate::algorithm::{self, Needs, Reader};
 use crate::graph::{DiGraph, Disconnected, List, check_connected};
 use crate::mixing::{Matrix, Sequence};
@@ -45,8 +47,14 @@ impl Problem {
         if self.kind != "policy-evaluation" {
             return Err(format!("problem.kind is '{}'; only policy-evaluation is known here", self.kind));
         }
-        PolicyEvaluation::from_tables(&[&self.features], &self.transition, &self.rewards, self.gamma, self.tau)
-            .map_err(|e| format!("problem: {e}"))
+        PolicyEvaluation::from_tables(
+            &[&self.features],
+            &self.transition,
+            &self.rewards,
+            self.gamma,
+            self.tau,
+        )
+        .map_err(|e| format!("problem: {e}"))
     }
 }
 
@@ -70,13 +78,15 @@ struct Init {
     v: Matrix,
 }
 
-/// The mixing that a list of graphs describes, for `n` agents; all by links (uniform weights) or all by matrices.
+/// The mixing that a list of graphs describes, for `n` agents; all by links (uniform weights) or all by
+/// matrices.
 pub fn mixing(graphs: &[Graph], n: usize) -> Result<Sequence, String> {
     if graphs.is_empty() {
         return Err("graphs is empty; at least one graph is needed".into());
     }
     if graphs.iter().all(|g| g.a.is_some() && g.b.is_some() && g.edges.is_none()) {
-        let sequence = Sequence::given(graphs.iter().filter_map(|g| Some((g.a.clone()?, g.b.clone()?))).collect())?;
+        let sequence =
+            Sequence::given(graphs.iter().filter_map(|g| Some((g.a.clone()?, g.b.clone()?))).collect())?;
         return if sequence.agents() == n {
             Ok(sequence)
         } else {
@@ -89,7 +99,10 @@ pub fn mixing(graphs: &[Graph], n: usize) -> Result<Sequence, String> {
             return Err(format!("graph {number}: give edges in every graph, or A and B in every graph"));
         };
         if let Some((s, r)) = edges.iter().find(|(s, r)| *s >= n || *r >= n) {
-            return Err(format!("graph {number}: edge [{s}, {r}] names an agent that is not there; there are {n}, counted from 0"));
+            return Err(format!(
+                "graph {number}: edge [{s}, {r}] names an agent that is not there; there are {n}, counted \
+                from 0"
+            ));
         }
         all.push(DiGraph::from_edges(n, edges.iter().copied()));
     }
@@ -123,7 +136,12 @@ pub fn trace(input: &str) -> Result<Value, String> {
     if !input.allow_disconnected {
         check_connected(sequence.graphs(), 1, usize::MAX).map_err(|e: Disconnected| e.to_string())?;
     }
-    for (name, rows, width) in [("x", &input.init.x, nx), ("y", &input.init.y, ny), ("z", &input.init.z, ny), ("v", &input.init.v, ny)] {
+    for (name, rows, width) in [
+        ("x", &input.init.x, nx),
+        ("y", &input.init.y, ny),
+        ("z", &input.init.z, ny),
+        ("v", &input.init.v, ny),
+    ] {
         if !rows.is_empty() && (rows.len() != n || rows.iter().any(|r| r.len() != width)) {
             return Err(format!("init.{name} must have {n} rows of {width} numbers"));
         }
@@ -136,16 +154,28 @@ pub fn trace(input: &str) -> Result<Value, String> {
     let mut output = Map::new();
     for (label, settings) in input.algorithms {
         let wrong = |e: String| format!("algorithms.{label}: {e}");
-        let Value::Object(mut object) = settings else { return Err(wrong("an object with a name is needed".into())) };
-        let name = object.remove("name").and_then(|n| n.as_str().map(String::from)).ok_or_else(|| wrong("name is missing".into()))?;
+        let Value::Object(mut object) = settings else {
+            return Err(wrong("an object with a name is needed".into()));
+        };
+        let name = object
+            .remove("name")
+            .and_then(|n| n.as_str().map(String::from))
+            .ok_or_else(|| wrong("name is missing".into()))?;
         let mut weight = |key: &str, default: f64| match object.remove(key) {
             None => Ok(default),
-            Some(v) => v.as_f64().filter(|w| *w > 0.0 && w.is_finite()).ok_or_else(|| wrong(format!("{key} must be a number above 0"))),
+            Some(v) => v
+                .as_f64()
+                .filter(|w| *w > 0.0 && w.is_finite())
+                .ok_or_else(|| wrong(format!("{key} must be a number above 0"))),
         };
         let (f, g) = (weight("f_weight", 1.0 / ny as f64)?, weight("g_weight", 1.0)?);
-        let algorithm = algorithm::find::<f64, _>(&name, Json { name: name.clone(), object }).map_err(wrong)?;
+        let algorithm =
+            algorithm::find::<f64, _>(&name, Json { name: name.clone(), object }).map_err(wrong)?;
         algorithm.check().map_err(wrong)?;
-        debug_assert!(matches!(algorithm.needs(), Needs::FirstOrder | Needs::SecondOrder | Needs::SingleLevel));
+        debug_assert!(matches!(
+            algorithm.needs(),
+            Needs::FirstOrder | Needs::SecondOrder | Needs::SingleLevel
+        ));
         let problem = problem.clone().try_weights(f, g).map_err(wrong)?;
         let sequence = if algorithm.frozen_weights() { sequence.clone().frozen() } else { sequence.clone() };
         let mut network = Simulator::new(sequence, Threads::one());
@@ -155,7 +185,8 @@ pub fn trace(input: &str) -> Result<Value, String> {
             if input.snapshots.contains(&k) {
                 let mut values = Map::new();
                 for view in state.views().iter().filter(|v| !v.name.starts_with('d')) {
-                    let rows = (0..n).map(|i| if view.name == "w" { json!(view.row(i)[0]) } else { json!(view.row(i)) });
+                    let rows = (0..n)
+                        .map(|i| if view.name == "w" { json!(view.row(i)[0]) } else { json!(view.row(i)) });
                     values.insert(view.name.into(), rows.collect());
                 }
                 snapshots.insert(k.to_string(), Value::Object(values));

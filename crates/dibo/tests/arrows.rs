@@ -2,14 +2,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Each room and the rooms it may use. `theory`, `trace` and what else reads whole experiments stand above all others and are listed too,
-/// so that a new room must be entered here before it compiles into the tests.
+/// Each room and the rooms it may use. `theory`, `trace` and what else reads whole experiments stand above
+/// all others and are listed too, so that a new room must be entered here before it compiles into the tests.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("memory", &[]),
     ("rows", &["memory"]),
     ("rng", &[]),
     ("schedule", &[]),
-    // Of rows only `Csr`, the shape in which the kernels want links: see `only_the_link_pattern_of_rows_in_graph`.
+    // Of rows only `Csr`, the shape in which the kernels want links: see
+    // `only_the_link_pattern_of_rows_in_graph`.
     ("graph", &["rng", "rows"]),
     ("mixing", &["graph", "rows"]),
     ("network", &["rows", "mixing", "graph"]),
@@ -82,7 +83,8 @@ fn text_length(text: &str) -> usize {
     text.len()
 }
 
-/// Up to the semicolon, or to the brace that closes the first one opened. rustfmt puts that brace on a line of its own.
+/// Up to the semicolon, or to the brace that closes the first one opened. rustfmt puts that brace on a line
+/// of its own.
 fn item_length(item: &str) -> usize {
     let (semicolon, brace) = (item.find(';'), item.find('{'));
     match (semicolon, brace) {
@@ -152,16 +154,23 @@ fn only_the_link_pattern_of_rows_in_graph() {
     for file in files(&source().join("graph")) {
         let text = program(&std::fs::read_to_string(&file).unwrap());
         for (at, mark) in text.match_indices("crate::rows") {
-            assert!(text[at + mark.len()..].starts_with("::Csr"), "{} uses more of rows than Csr", file.display());
+            assert!(
+                text[at + mark.len()..].starts_with("::Csr"),
+                "{} uses more of rows than Csr",
+                file.display()
+            );
         }
     }
 }
 
 #[test]
 fn the_table_has_no_circle() {
-    // Take away rooms that use only rooms already taken; all must go. (`rows` under `graph` is the one arrow against the drawing.)
+    // Take away rooms that use only rooms already taken; all must go. (`rows` under `graph` is the one arrow
+    // against the drawing.)
     let mut taken: BTreeSet<&str> = BTreeSet::new();
-    while let Some((room, _)) = MAY_USE.iter().find(|(room, uses)| !taken.contains(room) && uses.iter().all(|u| taken.contains(u))) {
+    while let Some((room, _)) =
+        MAY_USE.iter().find(|(room, uses)| !taken.contains(room) && uses.iter().all(|u| taken.contains(u)))
+    {
         taken.insert(room);
     }
     assert_eq!(taken.len(), MAY_USE.len());
@@ -169,8 +178,13 @@ fn the_table_has_no_circle() {
 
 #[test]
 fn the_reader_sees_what_is_there_and_skips_what_is_not() {
-    let text = "use crate::rows::Rows; // crate::engine\nuse crate::{rng::{Purpose, stream}, mixing};\nconst T: &str = \"crate::trace\";\n\
-                fn f() { crate::network::go('\"'); }\n#[cfg(test)]\nmod tests {\n    use crate::problem::At;\n}\nuse crate::schedule::Schedule;\n\
+    let text = "use crate::rows::Rows; // crate::engine\nuse crate::{rng::{Purpose, stream}, \
+        mixing};\nconst T: &str = \"crate::trace\";\n\
+                fn f() { crate::network::go('\"'); }\n#[cfg(test)]\nmod tests {\n    use \
+                crate::problem::At;\n}\nuse crate::schedule::Schedule;\n\
                 #[cfg(test)]\nuse crate::theory;\n";
-    assert_eq!(rooms_used(&program(text)).into_iter().collect::<Vec<_>>(), ["mixing", "network", "rng", "rows", "schedule"]);
+    assert_eq!(
+        rooms_used(&program(text)).into_iter().collect::<Vec<_>>(),
+        ["mixing", "network", "rng", "rows", "schedule"]
+    );
 }

@@ -1,4 +1,5 @@
-//! One suite for every algorithm of the registry × every small problem it applies to, on unbalanced graphs that change at every iteration.
+//! One suite for every algorithm of the registry × every small problem it applies to, on unbalanced graphs
+//! that change at every iteration.
 mod common;
 // The example is part of the documentation: it must keep working.
 #[path = "../examples/own_problem.rs"]
@@ -10,7 +11,9 @@ use dibo::engine::{self, Checkpoint, Outcome, Plan, Watch};
 use dibo::graph::{DiGraph, List, Static};
 use dibo::mixing::Sequence;
 use dibo::network::{Network, Simulator, Traffic};
-use dibo::problem::{At, Bilevel, Instance, NoiseOn, PolicyEvaluation, Quadratic, SecondOrder, SingleLevel, Start};
+use dibo::problem::{
+    At, Bilevel, Instance, NoiseOn, PolicyEvaluation, Quadratic, SecondOrder, SingleLevel, Start,
+};
 use dibo::rows::{Stack, Threads, Upper};
 use serde_json::{Value, json};
 
@@ -21,8 +24,8 @@ enum Rounds {
     Never,
     /// One round an iteration with this many numbers a link.
     One(fn(usize, usize) -> usize),
-    /// Inner rounds with y's numbers, one outer round with x's. A method that tracks gradients needs one inner loop before it starts and sends
-    /// the outer message first; the others end with it.
+    /// Inner rounds with y's numbers, one outer round with x's. A method that tracks gradients needs one
+    /// inner loop before it starts and sends the outer message first; the others end with it.
     Double { numbers: fn(usize) -> usize, tracked: bool },
 }
 
@@ -57,7 +60,12 @@ fn entries() -> Vec<Entry> {
         // Without losses it is FAB; with them see lossy.rs.
         entry("running-sum-fab", fab(), 3, Rounds::One(|dx, dy| 2 * (dx + 2 * dy))),
         entry("push-sum-fab", fab(), 3, Rounds::One(|dx, dy| 2 * (dx + 2 * dy) + 1)),
-        entry("push-pull-soba", json!({"eta_x": 0.02, "eta_y": 0.05, "eta_v": 0.04}), 3, Rounds::One(|dx, dy| 2 * (dx + 2 * dy))),
+        entry(
+            "push-pull-soba",
+            json!({"eta_x": 0.02, "eta_y": 0.05, "eta_v": 0.04}),
+            3,
+            Rounds::One(|dx, dy| 2 * (dx + 2 * dy)),
+        ),
         entry("push-pull", steps(json!({})), 1, Rounds::One(|dx, _| 2 * dx)),
         entry("subgradient-push", steps(json!({})), 0, Rounds::One(|dx, _| dx + 1)),
         entry("push-sgd", steps(json!({})), 0, Rounds::One(|dx, _| dx + 1)),
@@ -65,11 +73,36 @@ fn entries() -> Vec<Entry> {
         entry("push-saga", steps(json!({})), 1, Rounds::One(|dx, _| 2 * dx + 1)),
         entry("push-saga", steps(json!({"tracking": false})), 0, Rounds::One(|dx, _| dx + 1)),
         entry("push-asgd", steps(json!({"beta": 0.4})), 1, Rounds::One(|dx, _| 2 * dx + 1)),
-        entry("dl-push-pull", steps(json!({"inner": INNER})), 1, Rounds::Double { numbers: |d| 2 * d, tracked: true }),
-        entry("dl-push-sgd", steps(json!({"inner": INNER})), 0, Rounds::Double { numbers: |d| d + 1, tracked: false }),
-        entry("dl-push-saga", steps(json!({"inner": INNER})), 1, Rounds::Double { numbers: |d| 2 * d + 1, tracked: true }),
-        entry("dl-push-saga", steps(json!({"inner": INNER, "tracking": false})), 0, Rounds::Double { numbers: |d| d + 1, tracked: false }),
-        entry("dl-push-asgd", steps(json!({"inner": INNER, "beta": 0.4})), 1, Rounds::Double { numbers: |d| 2 * d + 1, tracked: true }),
+        entry(
+            "dl-push-pull",
+            steps(json!({"inner": INNER})),
+            1,
+            Rounds::Double { numbers: |d| 2 * d, tracked: true },
+        ),
+        entry(
+            "dl-push-sgd",
+            steps(json!({"inner": INNER})),
+            0,
+            Rounds::Double { numbers: |d| d + 1, tracked: false },
+        ),
+        entry(
+            "dl-push-saga",
+            steps(json!({"inner": INNER})),
+            1,
+            Rounds::Double { numbers: |d| 2 * d + 1, tracked: true },
+        ),
+        entry(
+            "dl-push-saga",
+            steps(json!({"inner": INNER, "tracking": false})),
+            0,
+            Rounds::Double { numbers: |d| d + 1, tracked: false },
+        ),
+        entry(
+            "dl-push-asgd",
+            steps(json!({"inner": INNER, "beta": 0.4})),
+            1,
+            Rounds::Double { numbers: |d| 2 * d + 1, tracked: true },
+        ),
     ]
 }
 
@@ -77,7 +110,11 @@ fn problems() -> Vec<(&'static str, Box<dyn Bilevel<f64>>)> {
     vec![
         (
             "policy evaluation",
-            Box::new(Instance { agents: 6, states: 9, features: 4, feature_patterns: 6, ..Instance::default() }.random(1).unwrap()),
+            Box::new(
+                Instance { agents: 6, states: 9, features: 4, feature_patterns: 6, ..Instance::default() }
+                    .random(1)
+                    .unwrap(),
+            ),
         ),
         ("quadratic", Box::new(Quadratic::random(5, 3, 4, 2, false))),
     ]
@@ -88,12 +125,20 @@ fn noisy() -> (&'static str, Box<dyn Bilevel<f64>>) {
 }
 
 /// Calls `check` for each pair that goes together.
-fn for_each_pair(problems: &[(&str, Box<dyn Bilevel<f64>>)], mut check: impl FnMut(&Entry, &dyn Algorithm<f64>, &dyn Bilevel<f64>, &str)) {
+fn for_each_pair(
+    problems: &[(&str, Box<dyn Bilevel<f64>>)],
+    mut check: impl FnMut(&Entry, &dyn Algorithm<f64>, &dyn Bilevel<f64>, &str),
+) {
     for entry in entries() {
         let algorithm = algorithm(entry.name, entry.parameters.clone());
         for (problem_name, problem) in problems {
             assert!(applies(&*algorithm, &**problem), "{} on {problem_name}", entry.name);
-            check(&entry, &*algorithm, &**problem, &format!("{} {} on {problem_name}", entry.name, entry.parameters));
+            check(
+                &entry,
+                &*algorithm,
+                &**problem,
+                &format!("{} {} on {problem_name}", entry.name, entry.parameters),
+            );
         }
     }
 }
@@ -101,7 +146,10 @@ fn for_each_pair(problems: &[(&str, Box<dyn Bilevel<f64>>)], mut check: impl FnM
 #[test]
 fn the_table_holds_the_whole_registry() {
     for (name, _) in NAMES {
-        assert!(entries().iter().any(|e| e.name == *name), "{name} is not tested here: add it to the table of this file");
+        assert!(
+            entries().iter().any(|e| e.name == *name),
+            "{name} is not tested here: add it to the table of this file"
+        );
     }
 }
 
@@ -113,7 +161,10 @@ fn tracking_gaps(state: &mut dyn dibo::algorithm::State<f64>) -> Vec<(&'static s
     for (t_name, d_name) in [("tx", "dx"), ("ty", "dy"), ("tz", "dz"), ("tv", "dv")] {
         let (Some(t), Some(d)) = (find(t_name), find(d_name)) else { continue };
         let (n, width) = (t.rows.count(), t.row(0).len());
-        let gap = (0..width).map(|c| (0..n).map(|i| t.row(i)[c] - d.row(i)[c]).sum::<f64>().powi(2)).sum::<f64>().sqrt();
+        let gap = (0..width)
+            .map(|c| (0..n).map(|i| t.row(i)[c] - d.row(i)[c]).sum::<f64>().powi(2))
+            .sum::<f64>()
+            .sqrt();
         let size: f64 = (0..n).map(|i| d.row(i).iter().map(|d| d * d).sum::<f64>().sqrt()).sum();
         gaps.push((t_name, gap / size));
     }
@@ -156,37 +207,59 @@ fn frozen_weights_lose_what_they_track() {
 
 /// Every bit of a state: what it shows and all its memory.
 fn bits(state: &mut dyn dibo::algorithm::State<f64>) -> Vec<u64> {
-    let shown: Vec<u64> = variables(state).iter().flat_map(|(_, rows)| rows.iter().flatten().map(|v| v.to_bits())).collect();
-    shown.into_iter().chain(state.memory().iter().flat_map(|rows| rows.data().iter().map(|v| v.to_bits()).collect::<Vec<_>>())).collect()
+    let shown: Vec<u64> =
+        variables(state).iter().flat_map(|(_, rows)| rows.iter().flatten().map(|v| v.to_bits())).collect();
+    shown
+        .into_iter()
+        .chain(
+            state
+                .memory()
+                .iter()
+                .flat_map(|rows| rows.data().iter().map(|v| v.to_bits()).collect::<Vec<_>>()),
+        )
+        .collect()
 }
 
-/// The problems are chosen so that the kernels really share their work: a push-pull of a stack needs 2,048 units (links × groups of sixteen
-/// columns) a thread, an element-wise update 512 groups, gradients 128 agents; and above 1 MiB a stack is mixed panel by panel.
+/// The problems are chosen so that the kernels really share their work: a push-pull of a stack needs 2,048
+/// units (links × groups of sixteen columns) a thread, an element-wise update 512 groups, gradients 128
+/// agents; and above 1 MiB a stack is mixed panel by panel.
 #[test]
 fn threads_do_not_change_a_bit() {
     let sharing: Vec<(&str, Box<dyn Bilevel<f64>>)> = vec![
-        ("400 agents, 200 states", Box::new(PolicyEvaluation::random(400, 200, 8, 7).noise(0.1, NoiseOn::State, 1))),
+        (
+            "400 agents, 200 states",
+            Box::new(PolicyEvaluation::random(400, 200, 8, 7).noise(0.1, NoiseOn::State, 1)),
+        ),
         ("400 agents, 300 features", Box::new(PolicyEvaluation::random(400, 10, 300, 8))),
         ("24 agents, quadratic", Box::new(Quadratic::random(24, 20, 50, 9, false))),
     ];
-    let check = |algorithm: &dyn Algorithm<f64>, problem: &dyn Bilevel<f64>, place: &str, iterations: usize| {
-        let start = random_start(problem, 10);
-        let run = |threads: usize| {
-            let sequence = as_wanted(algorithm, &unbalanced(problem.agents(), 11));
-            let mut network = Simulator::new(sequence, Threads::new(threads));
-            let mut state = algorithm.start(problem, &mut network, &start);
-            (0..iterations).for_each(|k| state.step(k, problem, &mut network));
-            bits(&mut *state)
+    let check =
+        |algorithm: &dyn Algorithm<f64>, problem: &dyn Bilevel<f64>, place: &str, iterations: usize| {
+            let start = random_start(problem, 10);
+            let run = |threads: usize| {
+                let sequence = as_wanted(algorithm, &unbalanced(problem.agents(), 11));
+                let mut network = Simulator::new(sequence, Threads::new(threads));
+                let mut state = algorithm.start(problem, &mut network, &start);
+                (0..iterations).for_each(|k| state.step(k, problem, &mut network));
+                bits(&mut *state)
+            };
+            let alone = run(1);
+            for threads in [2, 3] {
+                assert!(run(threads) == alone, "{place}: {threads} threads give other bits than one");
+            }
         };
-        let alone = run(1);
-        for threads in [2, 3] {
-            assert!(run(threads) == alone, "{place}: {threads} threads give other bits than one");
-        }
-    };
     for_each_pair(&sharing, |_, algorithm, problem, place| check(algorithm, problem, place, 4));
     let panels = PolicyEvaluation::random(340, 200, 8, 12);
-    for entry in entries().into_iter().filter(|e| matches!(e.name, "fab" | "static-fab" | "push-sum-fab" | "push-pull-soba")) {
-        check(&*algorithm(entry.name, entry.parameters), &panels, &format!("{} panel by panel", entry.name), 2);
+    for entry in entries()
+        .into_iter()
+        .filter(|e| matches!(e.name, "fab" | "static-fab" | "push-sum-fab" | "push-pull-soba"))
+    {
+        check(
+            &*algorithm(entry.name, entry.parameters),
+            &panels,
+            &format!("{} panel by panel", entry.name),
+            2,
+        );
     }
 }
 
@@ -243,7 +316,11 @@ fn one_agent_runs_the_centralised_penalty_method() {
             let path = run_alone(name, parameters.clone(), &*problem, &start, 50);
             for (k, (got, expected)) in path.iter().zip(&central).enumerate() {
                 for variable in ["x", "y", "z"] {
-                    assert_row(&of(got, variable), &of(expected, variable), &format!("{name} alone after {k}: {variable}"));
+                    assert_row(
+                        &of(got, variable),
+                        &of(expected, variable),
+                        &format!("{name} alone after {k}: {variable}"),
+                    );
                 }
             }
         }
@@ -262,7 +339,11 @@ fn one_agent_runs_soba() {
             }
             let ((fx, fy), gy) = (grad_f(&*problem, 0, k, &x, &y), grad_g(&*problem, 0, k, &x, &y).1);
             let (xy, yy) = products(&*problem, 0, k, &x, &y, &v);
-            (x, y, v) = (minus(&x, 0.02, &minus(&fx, 1.0, &xy)), minus(&y, 0.05, &gy), minus(&v, 0.04, &minus(&yy, 1.0, &fy)));
+            (x, y, v) = (
+                minus(&x, 0.02, &minus(&fx, 1.0, &xy)),
+                minus(&y, 0.05, &gy),
+                minus(&v, 0.04, &minus(&yy, 1.0, &fy)),
+            );
         }
     }
 }
@@ -275,8 +356,13 @@ fn one_agent_runs_gradient_descent() {
         let gradient = |k: usize, x: &[f64]| single_level_gradient(&*problem, 0, k, x);
         let untracked = json!({"eta": eta, "tracking": false});
         let plain = json!({"eta": eta});
-        let methods =
-            [("push-pull", &plain), ("push-diging", &plain), ("push-sgd", &plain), ("push-saga", &plain), ("push-saga", &untracked)];
+        let methods = [
+            ("push-pull", &plain),
+            ("push-diging", &plain),
+            ("push-sgd", &plain),
+            ("push-saga", &plain),
+            ("push-saga", &untracked),
+        ];
         for (name, parameters) in methods {
             let mut x = start.x[0].clone();
             for (k, state) in run_alone(name, parameters.clone(), &*problem, &start, 50).iter().enumerate() {
@@ -286,7 +372,10 @@ fn one_agent_runs_gradient_descent() {
         }
         // Momentum: the direction is the last one, corrected by the change of the gradient at the new sample.
         let (mut x, mut d) = (start.x[0].clone(), gradient(0, &start.x[0]));
-        for (k, state) in run_alone("push-asgd", json!({"eta": eta, "beta": beta}), &*problem, &start, 50).iter().enumerate() {
+        for (k, state) in run_alone("push-asgd", json!({"eta": eta, "beta": beta}), &*problem, &start, 50)
+            .iter()
+            .enumerate()
+        {
             assert_row(&of(state, "x"), &x, &format!("Push-ASGD alone after {k}"));
             let new = minus(&x, eta, &d);
             let (at_new, at_old) = (gradient(k + 1, &new), gradient(k + 1, &x));
@@ -295,7 +384,9 @@ fn one_agent_runs_gradient_descent() {
         }
         // Subgradient-push shows where it stood before its gradient step, of size η/√(k+1).
         let mut next = start.x[0].clone();
-        for (k, state) in run_alone("subgradient-push", plain.clone(), &*problem, &start, 50).iter().enumerate().skip(1) {
+        for (k, state) in
+            run_alone("subgradient-push", plain.clone(), &*problem, &start, 50).iter().enumerate().skip(1)
+        {
             assert_row(&of(state, "x"), &next, &format!("subgradient-push alone after {k}"));
             next = minus(&next, eta / (k as f64).sqrt(), &gradient(k, &next));
         }
@@ -307,9 +398,10 @@ fn one_agent_runs_iterative_differentiation() {
     let eta = 0.05;
     for problem in lone_problems() {
         let start = random_start(&*problem, 25);
-        for parameters in
-            [("dl-push-sgd", json!({"eta": eta, "inner": INNER})), ("dl-push-saga", json!({"eta": eta, "inner": INNER, "tracking": false}))]
-        {
+        for parameters in [
+            ("dl-push-sgd", json!({"eta": eta, "inner": INNER})),
+            ("dl-push-saga", json!({"eta": eta, "inner": INNER, "tracking": false})),
+        ] {
             let (name, parameters) = parameters;
             let (mut x, mut y) = (start.x[0].clone(), start.y[0].clone());
             for (k, state) in run_alone(name, parameters, &*problem, &start, 20).iter().enumerate() {
@@ -379,7 +471,12 @@ impl SingleLevel<f64> for Renamed<'_> {
     }
     fn gradients(&self, at: At<'_>, x: &Stack<f64, 1>, d: &mut Stack<f64, 1>) {
         for (row, agent) in at.owned.iter().enumerate() {
-            d.row_mut(row)[0].copy_from_slice(&single_level_gradient(self.inner, self.names[*agent], at.k, x.row(row)[0]));
+            d.row_mut(row)[0].copy_from_slice(&single_level_gradient(
+                self.inner,
+                self.names[*agent],
+                at.k,
+                x.row(row)[0],
+            ));
         }
     }
 }
@@ -395,17 +492,21 @@ fn renamed_agents_give_renamed_iterates() {
         let names = if n.is_multiple_of(3) { (0..n).map(|i| [2, 4, 0, 5, 3, 1][i]).collect() } else { names };
         let graphs: Vec<DiGraph> = (0..GRAPHS).map(|k| unbalanced(n, 31).graphs().at(k)).collect();
         let new_name = |old: usize| names.iter().position(|o| *o == old).unwrap();
-        let renamed_graphs = graphs.iter().map(|g| DiGraph::from_edges(n, g.edges().map(|(s, r)| (new_name(s), new_name(r)))));
+        let renamed_graphs =
+            graphs.iter().map(|g| DiGraph::from_edges(n, g.edges().map(|(s, r)| (new_name(s), new_name(r)))));
         let rename = |rows: &Matrix| -> Matrix { names.iter().map(|old| rows[*old].clone()).collect() };
-        let renamed_start = Start { x: rename(&start.x), y: rename(&start.y), z: rename(&start.z), v: rename(&start.v) };
+        let renamed_start =
+            Start { x: rename(&start.x), y: rename(&start.y), z: rename(&start.z), v: rename(&start.v) };
         let renamed = Renamed { inner: problem, names: names.clone() };
         let run = |problem: &dyn Bilevel<f64>, graphs: Vec<DiGraph>, start: &Start| {
-            let mut network = Simulator::new(as_wanted(algorithm, &Sequence::uniform(List::new(graphs))), Threads::one());
+            let mut network =
+                Simulator::new(as_wanted(algorithm, &Sequence::uniform(List::new(graphs))), Threads::one());
             let mut state = algorithm.start(problem, &mut network, start);
             (0..GRAPHS).for_each(|k| state.step(k, problem, &mut network));
             variables(&mut *state)
         };
-        let (first, second) = (run(problem, graphs.clone(), &start), run(&renamed, renamed_graphs.collect(), &renamed_start));
+        let (first, second) =
+            (run(problem, graphs.clone(), &start), run(&renamed, renamed_graphs.collect(), &renamed_start));
         for ((name, rows), (_, renamed_rows)) in first.iter().zip(&second) {
             assert_close(renamed_rows, &rename(rows), 1e-9, &format!("{place}: {name}"));
         }
@@ -453,13 +554,23 @@ fn a_resumed_run_has_the_bits_of_an_uninterrupted_one() {
         let half = run_to(algorithm, problem, 35, None);
         let half = Checkpoint::from_bytes(&half.to_bytes()).unwrap();
         let resumed = run_to(algorithm, problem, 60, Some(half));
-        let raw = |c: &Checkpoint<f64>| c.memory.iter().flat_map(|m| m.iter()).map(|v| v.to_bits()).collect::<Vec<_>>();
+        let raw = |c: &Checkpoint<f64>| {
+            c.memory.iter().flat_map(|m| m.iter()).map(|v| v.to_bits()).collect::<Vec<_>>()
+        };
         assert!(raw(&resumed) == raw(&straight), "{place}: other bits after a resume");
-        assert_eq!((resumed.k, resumed.traffic, resumed.oracle), (straight.k, straight.traffic, straight.oracle), "{place}");
+        assert_eq!(
+            (resumed.k, resumed.traffic, resumed.oracle),
+            (straight.k, straight.traffic, straight.oracle),
+            "{place}"
+        );
         assert_eq!(resumed.samples.len(), straight.samples.len(), "{place}");
         for (a, b) in resumed.samples.iter().zip(&straight.samples) {
             // Seconds differ, nothing else does.
-            assert_eq!((a.k, a.traffic, a.oracle, &a.values), (b.k, b.traffic, b.oracle, &b.values), "{place}");
+            assert_eq!(
+                (a.k, a.traffic, a.oracle, &a.values),
+                (b.k, b.traffic, b.oracle, &b.values),
+                "{place}"
+            );
         }
     });
 }
@@ -484,12 +595,23 @@ fn a_damaged_checkpoint_is_an_error() {
     // A whole checkpoint of something else is refused as well.
     let resume = |checkpoint: Checkpoint<f64>| {
         let mut network = Simulator::new(unbalanced(4, 40), Threads::one());
-        engine::run(&*algorithm, &problem, &mut network, &random_start(&problem, 41), &ENDLESS, Some(checkpoint), &mut StopAt::default())
+        engine::run(
+            &*algorithm,
+            &problem,
+            &mut network,
+            &random_start(&problem, 41),
+            &ENDLESS,
+            Some(checkpoint),
+            &mut StopAt::default(),
+        )
     };
     let larger = Quadratic::random(4, 2, 12, 42, false);
     assert!(resume(run_to(&*algorithm, &larger, 10, None)).unwrap_err().contains("another experiment"));
     for seconds in [f64::NAN, -1.0, f64::INFINITY] {
-        assert!(resume(Checkpoint { seconds, ..run_to(&*algorithm, &problem, 10, None) }).is_err(), "{seconds} seconds");
+        assert!(
+            resume(Checkpoint { seconds, ..run_to(&*algorithm, &problem, 10, None) }).is_err(),
+            "{seconds} seconds"
+        );
     }
 }
 
@@ -499,15 +621,38 @@ fn a_run_says_how_it_ended() {
     let run = |eta: f64, plan: &Plan| {
         let mut network = Simulator::new(unbalanced(6, 44), Threads::one());
         let parameters = json!({"lambda": 20.0, "eta_x": eta, "eta_y": eta, "penalty_form": "normalised"});
-        engine::run(&*algorithm("fab", parameters), &problem, &mut network, &Start::default(), plan, None, &mut ()).unwrap()
+        engine::run(
+            &*algorithm("fab", parameters),
+            &problem,
+            &mut network,
+            &Start::default(),
+            plan,
+            None,
+            &mut (),
+        )
+        .unwrap()
     };
-    let plan = Plan { iterations: 5000, every: 20, target: Some(("relative_error".into(), 0.2)), diverged_above: 1e3 };
+    let plan = Plan {
+        iterations: 5000,
+        every: 20,
+        target: Some(("relative_error".into(), 0.2)),
+        diverged_above: 1e3,
+    };
     let record = run(5.0, &plan);
-    assert!(matches!(record.outcome, Outcome::Diverged(k) if k > 0 && k < 5000 && k % 20 == 0), "{:?}", record.outcome);
+    assert!(
+        matches!(record.outcome, Outcome::Diverged(k) if k > 0 && k < 5000 && k % 20 == 0),
+        "{:?}",
+        record.outcome
+    );
     let record = run(0.1, &plan);
     let Outcome::Reached(k) = record.outcome else { panic!("{:?}", record.outcome) };
-    assert!(record.samples.last().unwrap().k == k && record.samples.last().unwrap().get("relative_error").unwrap() < 0.2);
-    assert!(record.samples[..record.samples.len() - 1].iter().all(|s| s.get("relative_error").unwrap() >= 0.2));
+    assert!(
+        record.samples.last().unwrap().k == k
+            && record.samples.last().unwrap().get("relative_error").unwrap() < 0.2
+    );
+    assert!(
+        record.samples[..record.samples.len() - 1].iter().all(|s| s.get("relative_error").unwrap() >= 0.2)
+    );
     let record = run(0.1, &Plan { iterations: 47, target: None, ..plan.clone() });
     assert_eq!(record.outcome, Outcome::Finished);
     assert_eq!(record.samples.iter().map(|s| s.k).collect::<Vec<_>>(), [0, 20, 40, 47]);
@@ -528,7 +673,9 @@ fn expected_traffic(entry: &Entry, sequence: &Sequence, dx: usize, dy: usize, it
                 per_round.extend(&inner);
             }
             for _ in 0..iterations {
-                per_round.extend(if tracked { [&outer[..], &inner[..]] } else { [&inner[..], &outer[..]] }.concat());
+                per_round.extend(
+                    if tracked { [&outer[..], &inner[..]] } else { [&inner[..], &outer[..]] }.concat(),
+                );
             }
         }
     }
@@ -554,7 +701,8 @@ fn bytes_are_links_times_numbers() {
     });
 }
 
-/// Each agent weighs its own samples: f_i = ½‖y − c_i‖², g_i = Σ_j σ(x_ij) ½‖y − a_ij‖² + τ/2 ‖y‖². Agents have different numbers of samples.
+/// Each agent weighs its own samples: f_i = ½‖y − c_i‖², g_i = Σ_j σ(x_ij) ½‖y − a_ij‖² + τ/2 ‖y‖². Agents
+/// have different numbers of samples.
 struct PrivateWeights {
     c: Matrix,
     a: Vec<Matrix>,
@@ -637,20 +785,26 @@ fn a_private_variable_is_neither_mixed_nor_sent() {
             let (x, d) = (variable(&mut *state, "x").unwrap(), variable(&mut *state, "dx"));
             state.step(k, &problem, &mut network);
             // Centralized_FAB and untracked methods find their direction inside the step and show it after.
-            let before_the_step = !matches!(entry.name, "centralized-fab") && entry.parameters.get("tracking").is_none();
+            let before_the_step =
+                !matches!(entry.name, "centralized-fab") && entry.parameters.get("tracking").is_none();
             let d = if before_the_step { d } else { variable(&mut *state, "dx") };
             let new = variable(&mut *state, "x").unwrap();
             for i in 0..5 {
                 assert_eq!(new[i].len(), problem.a[i].len());
                 assert!(new[i] != x[i], "{place}: x of agent {i} moves at k = {k}");
                 if let Some(d) = &d {
-                    assert_row(&new[i], &minus(&x[i], eta, &d[i]), &format!("{place}: x of agent {i} at k = {k}"));
+                    assert_row(
+                        &new[i],
+                        &minus(&x[i], eta, &d[i]),
+                        &format!("{place}: x of agent {i} at k = {k}"),
+                    );
                 }
             }
         }
         assert_eq!(network.traffic(), expected_traffic(&entry, &sequence, 0, 3, 40), "{place}");
         // Resuming keeps private rows too.
-        let (straight, half) = (run_to(&*algorithm, &problem, 20, None), run_to(&*algorithm, &problem, 10, None));
+        let (straight, half) =
+            (run_to(&*algorithm, &problem, 20, None), run_to(&*algorithm, &problem, 10, None));
         assert_eq!(run_to(&*algorithm, &problem, 20, Some(half)).memory, straight.memory, "{place}");
     }
     assert_eq!(tried, 11);
@@ -674,16 +828,24 @@ fn private_variables_of_fab_follow_the_equations() {
             (dx, dy, gy_z.iter().map(|g| 3.0 * g).collect::<Vec<f64>>())
         };
         let all: Vec<_> = (0..n).map(agent).collect();
-        [all.iter().map(|a| a.0.clone()).collect(), all.iter().map(|a| a.1.clone()).collect(), all.iter().map(|a| a.2.clone()).collect()]
+        [
+            all.iter().map(|a| a.0.clone()).collect(),
+            all.iter().map(|a| a.1.clone()).collect(),
+            all.iter().map(|a| a.2.clone()).collect(),
+        ]
     };
     let mut d = directions(&x, &y, &z);
     let mut t = [d[1].clone(), d[2].clone()];
     for k in 0..60 {
         let m = sequence.at::<f64>(k);
         let mix = |w: &dyn Fn(usize, usize) -> f64, v: &Matrix| -> Matrix {
-            (0..n).map(|i| (0..v[i].len()).map(|c| (0..n).map(|j| w(i, j) * v[j][c]).sum()).collect()).collect()
+            (0..n)
+                .map(|i| (0..v[i].len()).map(|c| (0..n).map(|j| w(i, j) * v[j][c]).sum()).collect())
+                .collect()
         };
-        let step = |v: &Matrix, eta: f64, t: &Matrix| -> Matrix { v.iter().zip(t).map(|(v, t)| minus(v, eta, t)).collect() };
+        let step = |v: &Matrix, eta: f64, t: &Matrix| -> Matrix {
+            v.iter().zip(t).map(|(v, t)| minus(v, eta, t)).collect()
+        };
         x = step(&x, 0.3, &d[0]);
         y = step(&mix(&|i, j| m.a(i, j), &y), 0.02, &t[0]);
         z = step(&mix(&|i, j| m.a(i, j), &z), 0.03, &t[1]);
@@ -693,8 +855,14 @@ fn private_variables_of_fab_follow_the_equations() {
         }
         d = new;
         state.step(k, &problem, &mut network);
-        for (name, expected) in [("x", &x), ("y", &y), ("z", &z), ("ty", &t[0]), ("tz", &t[1]), ("dx", &d[0])] {
-            assert_close(&variable(&mut *state, name).unwrap(), expected, 1e-10, &format!("{name} after {}", k + 1));
+        for (name, expected) in [("x", &x), ("y", &y), ("z", &z), ("ty", &t[0]), ("tz", &t[1]), ("dx", &d[0])]
+        {
+            assert_close(
+                &variable(&mut *state, name).unwrap(),
+                expected,
+                1e-10,
+                &format!("{name} after {}", k + 1),
+            );
         }
     }
 }
@@ -704,7 +872,10 @@ fn the_example_with_a_problem_of_ones_own_works() {
     let problem = own_problem::Ridge::random(8, 6, 12);
     let (x, w) = own_problem::solve(&problem, 4000);
     let (useful, useless) = x.split_at(3);
-    assert!(useful.iter().all(|a| useless.iter().all(|b| a < b)), "features without meaning are penalised more: {x:?}");
+    assert!(
+        useful.iter().all(|a| useless.iter().all(|b| a < b)),
+        "features without meaning are penalised more: {x:?}"
+    );
     let (_, early) = own_problem::solve(&problem, 50);
     assert!(problem.loss(&w) < problem.loss(&early) && w[..3].iter().all(|w| (w - 1.0).abs() < 0.3), "{w:?}");
 }

@@ -1,5 +1,6 @@
-//! Every algorithm against the paper's equations, written out index by index: plain loops, dense matrices, no kernel of dibo's.
-//! Only the weights a_ij, b_ij and the problems' gradients and products are taken from the library (tests/gradients.rs checks those).
+//! Every algorithm against the paper's equations, written out index by index: plain loops, dense matrices, no
+//! kernel of dibo's. Only the weights a_ij, b_ij and the problems' gradients and products are taken from the
+//! library (tests/gradients.rs checks those).
 mod common;
 use common::*;
 use dibo::mixing::{Mixing, Sequence};
@@ -32,7 +33,10 @@ fn cases() -> Vec<Case> {
         case("policy evaluation with few states", PolicyEvaluation::random(5, 3, 2, 2), unbalanced(5, 2), 2),
         case(
             "policy evaluation, own features, noise on states",
-            Instance { agents: 7, states: 9, feature_patterns: 7, ..Instance::default() }.random(3).unwrap().noise(0.3, NoiseOn::State, 5),
+            Instance { agents: 7, states: 9, feature_patterns: 7, ..Instance::default() }
+                .random(3)
+                .unwrap()
+                .noise(0.3, NoiseOn::State, 5),
             unbalanced(7, 3),
             3,
         ),
@@ -56,7 +60,9 @@ fn given_matrices(n: usize, seed: u64) -> Sequence {
         let graph = graphs.graphs().at(k);
         let mut random = || -> Matrix {
             let linked = |i: usize, j: usize| graph.senders(i).contains(&(j as u32));
-            (0..n).map(|i| (0..n).map(|j| if linked(i, j) { r.random_range(0.2..1.0) } else { 0.0 }).collect()).collect()
+            (0..n)
+                .map(|i| (0..n).map(|j| if linked(i, j) { r.random_range(0.2..1.0) } else { 0.0 }).collect())
+                .collect()
         };
         let (mut a, mut b) = (random(), random());
         for i in 0..n {
@@ -76,7 +82,9 @@ type Weights<'a> = dyn Fn(usize) -> (Matrix, Matrix) + 'a;
 fn weights(sequence: &Sequence) -> impl Fn(usize) -> (Matrix, Matrix) {
     move |k| {
         let (m, n): (Mixing<f64>, _) = (sequence.at(k), sequence.agents());
-        let dense = |entry: &dyn Fn(usize, usize) -> f64| (0..n).map(|i| (0..n).map(|j| entry(i, j)).collect()).collect();
+        let dense = |entry: &dyn Fn(usize, usize) -> f64| {
+            (0..n).map(|i| (0..n).map(|j| entry(i, j)).collect()).collect()
+        };
         (dense(&|i, j| m.a(i, j)), dense(&|i, j| m.b(i, j)))
     }
 }
@@ -123,12 +131,25 @@ fn compare(case: &Case, name: &str, parameters: Value, mut next: impl FnMut(usiz
             state.step(k, &*case.problem, &mut network);
         }
     }
-    let moved = plus(&variable(&mut *state, "x").unwrap(), -1.0, &case.start.x).iter().flatten().fold(0.0, |m: f64, v| m.max(v.abs()));
-    assert!(moved > 1e-4 && moved < 1e3, "{name} on {}: x moved by {moved}, so the comparison means little", case.name);
+    let moved = plus(&variable(&mut *state, "x").unwrap(), -1.0, &case.start.x)
+        .iter()
+        .flatten()
+        .fold(0.0, |m: f64, v| m.max(v.abs()));
+    assert!(
+        moved > 1e-4 && moved < 1e3,
+        "{name} on {}: x moved by {moved}, so the comparison means little",
+        case.name
+    );
 }
 
 /// (5): the directions at (x, y, z); `lambda` is that of the iteration.
-fn penalty_directions(problem: &dyn Bilevel<f64>, k: usize, lambda: f64, normalised: bool, [x, y, z]: &[Matrix; 3]) -> [Matrix; 3] {
+fn penalty_directions(
+    problem: &dyn Bilevel<f64>,
+    k: usize,
+    lambda: f64,
+    normalised: bool,
+    [x, y, z]: &[Matrix; 3],
+) -> [Matrix; 3] {
     let mut d = [x.clone(), y.clone(), z.clone()];
     for i in 0..x.len() {
         let (fx, fy) = grad_f(problem, i, k, &x[i], &y[i]);
@@ -164,7 +185,11 @@ fn steps() -> Vec<Steps> {
         Steps {
             json: json!({"lambda": {"start": 2.0, "power": 0.25}, "eta_x": {"start": 0.05, "decay": 0.1}, "eta_y": {"start": 0.04, "power": -0.33}}),
             lambda: |k| 2.0 * ((k + 1) as f64).powf(0.25),
-            eta: [|k| 0.05 / (1.0 + 0.1 * k as f64), |k| 0.04 * ((k + 1) as f64).powf(-0.33), |k| 0.04 * ((k + 1) as f64).powf(-0.33)],
+            eta: [
+                |k| 0.05 / (1.0 + 0.1 * k as f64),
+                |k| 0.04 * ((k + 1) as f64).powf(-0.33),
+                |k| 0.04 * ((k + 1) as f64).powf(-0.33),
+            ],
         },
     ]
 }
@@ -183,7 +208,12 @@ fn fab_settings() -> Vec<(Steps, bool, Value)> {
 }
 
 /// FAB, Algorithm 1, over any matrices.
-fn fab<'a>(case: &'a Case, steps: Steps, normalised: bool, weights: &'a Weights<'a>) -> impl FnMut(usize) -> Expected + 'a {
+fn fab<'a>(
+    case: &'a Case,
+    steps: Steps,
+    normalised: bool,
+    weights: &'a Weights<'a>,
+) -> impl FnMut(usize) -> Expected + 'a {
     let problem = &*case.problem;
     let mut v = [case.start.x.clone(), case.start.y.clone(), case.start.z.clone()];
     let mut d = penalty_directions(problem, 0, (steps.lambda)(0), normalised, &v);
@@ -249,8 +279,9 @@ fn centralized_fab_descends_along_the_mean_direction() {
     for case in cases() {
         for (steps, normalised, json) in fab_settings() {
             let n = case.problem.agents();
-            let mean =
-                |rows: &Matrix| -> Vec<f64> { (0..rows[0].len()).map(|c| (0..n).map(|i| rows[i][c]).sum::<f64>() / n as f64).collect() };
+            let mean = |rows: &Matrix| -> Vec<f64> {
+                (0..rows[0].len()).map(|c| (0..n).map(|i| rows[i][c]).sum::<f64>() / n as f64).collect()
+            };
             let everywhere = |row: Vec<f64>| vec![row; n];
             let mut v = [&case.start.x, &case.start.y, &case.start.z].map(|start| everywhere(mean(start)));
             compare(&case, "centralized-fab", json, |after| {
@@ -286,7 +317,8 @@ fn push_sum_fab_is_algorithm_3_with_its_three_weights() {
                         w[xi] = mixed(&b, &w[xi]);
                         corrected[xi] = divided(&v[xi], &w[xi]);
                     }
-                    let new_d = penalty_directions(problem, k + 1, (steps.lambda)(k + 1), normalised, &corrected);
+                    let new_d =
+                        penalty_directions(problem, k + 1, (steps.lambda)(k + 1), normalised, &corrected);
                     for xi in 0..3 {
                         t[xi] = plus(&mixed(&b, &t[xi]), 1.0, &plus(&new_d[xi], -1.0, &d[xi]));
                     }
@@ -359,7 +391,8 @@ enum Kind {
     PushAsgd { beta: f64 },
 }
 
-/// Gradients of all agents: `gradient(network, k, points)`. The double loop sends messages while it finds them.
+/// Gradients of all agents: `gradient(network, k, points)`. The double loop sends messages while it finds
+/// them.
 type Gradient<'a> = dyn FnMut(&mut Links<'_>, usize, &Matrix) -> Matrix + 'a;
 
 /// Hands out the matrices of one round after another.
@@ -390,7 +423,14 @@ struct Method {
 }
 
 impl Method {
-    fn new(kind: Kind, eta: fn(usize) -> f64, x: Matrix, blocks: usize, links: &mut Links<'_>, gradient: &mut Gradient<'_>) -> Self {
+    fn new(
+        kind: Kind,
+        eta: fn(usize) -> f64,
+        x: Matrix,
+        blocks: usize,
+        links: &mut Links<'_>,
+        gradient: &mut Gradient<'_>,
+    ) -> Self {
         // Only methods with a memory of gradients need one before the first iteration.
         let d = match kind {
             Kind::PushSgd | Kind::SubgradientPush | Kind::PushSaga { tracking: false } => Vec::new(),
@@ -538,7 +578,8 @@ fn single_level_methods_are_as_their_authors_write_them() {
     }
 }
 
-/// Data in blocks: F_i is the mean over b of q_ib/2 ‖x − c_ib‖², and iteration k sees block k mod their number.
+/// Data in blocks: F_i is the mean over b of q_ib/2 ‖x − c_ib‖², and iteration k sees block k mod their
+/// number.
 struct Blocks {
     q: Matrix,
     c: Vec<Matrix>,
@@ -546,7 +587,10 @@ struct Blocks {
 
 impl Blocks {
     fn random(agents: usize, blocks: usize, width: usize) -> Self {
-        let q = random_rows(&vec![blocks; agents], 70).iter().map(|row| row.iter().map(|q| 1.5 + q).collect()).collect();
+        let q = random_rows(&vec![blocks; agents], 70)
+            .iter()
+            .map(|row| row.iter().map(|q| 1.5 + q).collect())
+            .collect();
         Blocks { q, c: (0..agents).map(|i| random_rows(&vec![width; blocks], 80 + i as u64)).collect() }
     }
 }
@@ -591,8 +635,9 @@ impl SingleLevel<f64> for Blocks {
     }
 }
 
-/// The double loop: T iterations of the method on ∇ᵧg(x, ·), then the hypergradient through the agent's own path y_0 … y_T:
-/// h = ∇ₓf(x, y_T), p = ∇ᵧf(x, y_T); for t = T−1 … 0: h −= α ∇²ₓᵧg(x, y_t) p, p −= α ∇²ᵧᵧg(x, y_t) p.
+/// The double loop: T iterations of the method on ∇ᵧg(x, ·), then the hypergradient through the agent's own
+/// path y_0 … y_T: h = ∇ₓf(x, y_T), p = ∇ᵧf(x, y_T); for t = T−1 … 0: h −= α ∇²ₓᵧg(x, y_t) p, p −= α ∇²ᵧᵧg(x,
+/// y_t) p.
 #[test]
 fn double_loops_differentiate_their_inner_iterations() {
     const INNER: usize = 4;
@@ -605,10 +650,13 @@ fn double_loops_differentiate_their_inner_iterations() {
             json["inner"] = json!(INNER);
             let (problem, weights) = (&*case.problem, weights(&case.sequence));
             let mut links = Links { weights: &weights, round: 0 };
-            let lower_gradient =
-                |x: &Matrix, k: usize, y: &Matrix| -> Matrix { (0..x.len()).map(|i| grad_g(problem, i, k, &x[i], &y[i]).1).collect() };
+            let lower_gradient = |x: &Matrix, k: usize, y: &Matrix| -> Matrix {
+                (0..x.len()).map(|i| grad_g(problem, i, k, &x[i], &y[i]).1).collect()
+            };
             let start_x = case.start.x.clone();
-            let mut inner = Method::new(kind, eta, case.start.y.clone(), 1, &mut links, &mut |_, k, y| lower_gradient(&start_x, k, y));
+            let mut inner = Method::new(kind, eta, case.start.y.clone(), 1, &mut links, &mut |_, k, y| {
+                lower_gradient(&start_x, k, y)
+            });
             let hypergradient = |sample: usize, x: &Matrix, path: &[Matrix]| -> Matrix {
                 let mut h = x.clone();
                 for i in 0..x.len() {
@@ -623,21 +671,25 @@ fn double_loops_differentiate_their_inner_iterations() {
                 }
                 h
             };
-            // One inner loop an outer iteration, at the first point that is asked for, also where two gradients are (Push-ASGD).
+            // One inner loop an outer iteration, at the first point that is asked for, also where two
+            // gradients are (Push-ASGD).
             let mut path: Vec<Matrix> = Vec::new();
             let mut last_sample = None;
-            let mut gradient = |links: &mut Links<'_>, sample: usize, x: &Matrix, inner: &mut Method| -> Matrix {
-                if last_sample != Some(sample) {
-                    last_sample = Some(sample);
-                    path = vec![inner.x.clone()];
-                    for t in 0..INNER {
-                        inner.step(sample * INNER + t, links, &mut |_, k, y| lower_gradient(x, k, y));
-                        path.push(inner.x.clone());
+            let mut gradient =
+                |links: &mut Links<'_>, sample: usize, x: &Matrix, inner: &mut Method| -> Matrix {
+                    if last_sample != Some(sample) {
+                        last_sample = Some(sample);
+                        path = vec![inner.x.clone()];
+                        for t in 0..INNER {
+                            inner.step(sample * INNER + t, links, &mut |_, k, y| lower_gradient(x, k, y));
+                            path.push(inner.x.clone());
+                        }
                     }
-                }
-                hypergradient(sample, x, &path)
-            };
-            let mut outer = Method::new(kind, eta, case.start.x.clone(), 1, &mut links, &mut |l, k, x| gradient(l, k, x, &mut inner));
+                    hypergradient(sample, x, &path)
+                };
+            let mut outer = Method::new(kind, eta, case.start.x.clone(), 1, &mut links, &mut |l, k, x| {
+                gradient(l, k, x, &mut inner)
+            });
             compare(&case, &format!("dl-{name}"), json, |after| {
                 if after > 0 {
                     outer.step(after - 1, &mut links, &mut |l, k, x| gradient(l, k, x, &mut inner));
@@ -676,7 +728,11 @@ fn the_graphs_are_unbalanced() {
             (0..n).any(|i| ((0..n).map(|j| a[j][i]).sum::<f64>() - 1.0).abs() > 0.1)
                 && (0..n).any(|i| (b[i].iter().sum::<f64>() - 1.0).abs() > 0.1)
         });
-        assert!(uneven.count() > ITERATIONS * 3 / 4, "{}: A must not be column-stochastic, nor B row-stochastic", case.name);
+        assert!(
+            uneven.count() > ITERATIONS * 3 / 4,
+            "{}: A must not be column-stochastic, nor B row-stochastic",
+            case.name
+        );
         let network: Simulator<f64> = Simulator::new(case.sequence.clone(), Threads::one());
         assert_eq!(network.agents(), n);
     }

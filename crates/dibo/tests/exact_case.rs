@@ -1,5 +1,6 @@
-//! AB/Push-Pull on four agents with f_i = c_i/2 (x − p_i)², c = (1, 2, 3, 4), p = (4, −1, 2, ½), so x* = 1, over one unbalanced graph:
-//! exact first iterates, the contraction factor, divergence at a large step, and what one lost packet does.
+//! AB/Push-Pull on four agents with f_i = c_i/2 (x − p_i)², c = (1, 2, 3, 4), p = (4, −1, 2, ½), so x* = 1,
+//! over one unbalanced graph: exact first iterates, the contraction factor, divergence at a large step, and
+//! what one lost packet does.
 mod common;
 use common::*;
 use dibo::engine::{self, Outcome, Plan};
@@ -108,11 +109,20 @@ fn run(network: &mut dyn Network<f64>, eta: f64, iterations: usize) -> (Vec<Vec<
 #[test]
 fn first_iterates_are_exact() {
     let (path, _) = run(&mut Simulator::new(links(), Threads::one()), 0.05, 2);
-    let expected = [[0.0; 4], [1.0 / 5.0, -1.0 / 10.0, 3.0 / 10.0, 1.0 / 10.0], [77.0 / 300.0, 23.0 / 300.0, 51.0 / 200.0, 19.0 / 50.0]];
+    let expected = [
+        [0.0; 4],
+        [1.0 / 5.0, -1.0 / 10.0, 3.0 / 10.0, 1.0 / 10.0],
+        [77.0 / 300.0, 23.0 / 300.0, 51.0 / 200.0, 19.0 / 50.0],
+    ];
     for (k, expected) in expected.iter().enumerate() {
         for i in 0..4 {
             // A few roundings of numbers below 10.
-            assert!((path[k][i] - expected[i]).abs() <= 1e-15, "x_{i} after {k}: {} instead of {}", path[k][i], expected[i]);
+            assert!(
+                (path[k][i] - expected[i]).abs() <= 1e-15,
+                "x_{i} after {k}: {} instead of {}",
+                path[k][i],
+                expected[i]
+            );
         }
     }
 }
@@ -145,25 +155,38 @@ fn a_large_step_diverges_and_a_small_one_reaches_its_target() {
     let plan = |target| Plan { iterations: 2000, every: 10, target, diverged_above: 1e6 };
     let go = |eta: f64, target| {
         let mut network = Simulator::new(links(), Threads::one());
-        engine::run(&*algorithm("push-pull", json!({"eta": eta})), &Springs, &mut network, &Start::default(), &plan(target), None, &mut ())
+        engine::run(
+            &*algorithm("push-pull", json!({"eta": eta})),
+            &Springs,
+            &mut network,
+            &Start::default(),
+            &plan(target),
+            None,
+            &mut (),
+        )
     };
     let record = go(0.3, None).unwrap();
     assert!(matches!(record.outcome, Outcome::Diverged(k) if k < 2000), "{:?}", record.outcome);
     let record = go(0.05, Some(("relative_error".into(), 1e-9))).unwrap();
     assert!(matches!(record.outcome, Outcome::Reached(k) if k % 10 == 0 && k < 250), "{:?}", record.outcome);
     let errors: Vec<f64> = record.samples.iter().map(|s| s.get("relative_error").unwrap()).collect();
-    assert!(errors[errors.len() - 1] < 1e-9 && errors[errors.len() - 2] >= 1e-9, "it stops as soon as it is there");
+    assert!(
+        errors[errors.len() - 1] < 1e-9 && errors[errors.len() - 2] >= 1e-9,
+        "it stops as soon as it is there"
+    );
 }
 
 #[test]
 fn one_lost_packet_moves_the_agreement_and_only_the_sums_show_it() {
-    let (path, gap) = run(&mut Lossy { inner: Simulator::new(links(), Threads::one()), lost_at: 20 }, 0.05, 400);
+    let (path, gap) =
+        run(&mut Lossy { inner: Simulator::new(links(), Threads::one()), lost_at: 20 }, 0.05, 400);
     for x in &path[400] {
         assert!((x - 0.995268).abs() < 5e-7, "{x}");
         assert!((x - path[400][0]).abs() < 1e-12, "all agree");
     }
     assert!(gap > 1e-3, "Σt ≠ Σd: {gap}");
     // Negative control: the same wrapper, losing nothing.
-    let (path, gap) = run(&mut Lossy { inner: Simulator::new(links(), Threads::one()), lost_at: usize::MAX }, 0.05, 400);
+    let (path, gap) =
+        run(&mut Lossy { inner: Simulator::new(links(), Threads::one()), lost_at: usize::MAX }, 0.05, 400);
     assert!((path[400][0] - 1.0).abs() < 1e-12 && gap < 1e-14);
 }

@@ -1,5 +1,6 @@
-//! Every gradient and product of the problems against central finite differences of values written here from the formulas, the fused
-//! kernel against the gradients, closed forms as stationary points, and FAB's fixed point against them.
+//! Every gradient and product of the problems against central finite differences of values written here from
+//! the formulas, the fused kernel against the gradients, closed forms as stationary points, and FAB's fixed
+//! point against them.
 mod common;
 use common::*;
 use dibo::algorithm::Algorithm;
@@ -43,7 +44,9 @@ impl Tables {
 
     fn problem(&self) -> PolicyEvaluation {
         let features: Vec<&Matrix> = self.phi.iter().collect();
-        PolicyEvaluation::from_tables(&features, &self.p, &self.r, self.gamma, self.tau).unwrap().weights(self.f_weight, self.g_weight)
+        PolicyEvaluation::from_tables(&features, &self.p, &self.r, self.gamma, self.tau)
+            .unwrap()
+            .weights(self.f_weight, self.g_weight)
     }
 
     fn phi_x(&self, i: usize, s: usize, x: &[f64]) -> f64 {
@@ -68,14 +71,17 @@ impl Tables {
 
     /// f_weight/2 ‖(Φ − γPΦ)x − r‖² + τ/2 ‖x‖².
     fn single(&self, i: usize, r: &[f64], x: &[f64]) -> f64 {
-        let fit: f64 = (0..r.len()).map(|s| (self.phi_x(i, s, x) - self.next_value(i, s, x) - r[s]).powi(2)).sum();
+        let fit: f64 =
+            (0..r.len()).map(|s| (self.phi_x(i, s, x) - self.next_value(i, s, x) - r[s]).powi(2)).sum();
         self.f_weight / 2.0 * fit + self.tau / 2.0 * x.iter().map(|x| x * x).sum::<f64>()
     }
 
     /// y*(x): the mean over agents of r_i + γPΦ_i x.
     fn lower_solution(&self, x: &[f64]) -> Vec<f64> {
         let n = self.r.len();
-        (0..self.p.len()).map(|s| (0..n).map(|i| self.r[i][s] + self.next_value(i, s, x)).sum::<f64>() / n as f64).collect()
+        (0..self.p.len())
+            .map(|s| (0..n).map(|i| self.r[i][s] + self.next_value(i, s, x)).sum::<f64>() / n as f64)
+            .collect()
     }
 
     /// F(x, y*(x)).
@@ -122,7 +128,8 @@ fn policy_evaluation_gradients_are_those_of_the_formulas() {
         let tables = Tables::random(AGENTS, states, features, 1);
         let problem = tables.problem();
         for i in 0..AGENTS {
-            let [x, y, v] = [features, states, states].map(|w| random_rows(&[w], 7 + i as u64 + w as u64).remove(0));
+            let [x, y, v] =
+                [features, states, states].map(|w| random_rows(&[w], 7 + i as u64 + w as u64).remove(0));
             let r = &tables.r[i];
             let (fx, fy) = grad_f(&problem, i, 3, &x, &y);
             assert_near(&fx, &differences(&x, |x| tables.f(i, x, &y)), 1e-9, "∇ₓf");
@@ -130,7 +137,12 @@ fn policy_evaluation_gradients_are_those_of_the_formulas() {
             let (gx, gy) = grad_g(&problem, i, 3, &x, &y);
             assert_near(&gx, &differences(&x, |x| tables.g(i, r, x, &y)), 1e-9, "∇ₓg");
             assert_near(&gy, &differences(&y, |y| tables.g(i, r, &x, y)), 1e-9, "∇ᵧg");
-            assert_near(&single_level_gradient(&problem, i, 3, &x), &differences(&x, |x| tables.single(i, r, x)), 1e-9, "∇F");
+            assert_near(
+                &single_level_gradient(&problem, i, 3, &x),
+                &differences(&x, |x| tables.single(i, r, x)),
+                1e-9,
+                "∇F",
+            );
             // A product with second derivatives is the gradient of ⟨∇ᵧg, v⟩.
             let along_v = |x: &[f64], y: &[f64]| dot(&differences(y, |y| tables.g(i, r, x, y)), &v);
             let (xy, yy) = products(&problem, i, 3, &x, &y, &v);
@@ -150,14 +162,23 @@ fn noise_is_one_draw_for_an_agent_and_iteration_with_the_right_spread() {
         let problem = tables.problem().noise(omega, on, 11);
         // At x = y = 0, ∇ᵧg = −2 g_weight r: the observed reward can be read off.
         let observed = |i: usize, k: usize| -> Vec<f64> {
-            grad_g(&problem, i, k, &zeros.0, &zeros.1).1.iter().map(|g| -g / (2.0 * tables.g_weight)).collect()
+            grad_g(&problem, i, k, &zeros.0, &zeros.1)
+                .1
+                .iter()
+                .map(|g| -g / (2.0 * tables.g_weight))
+                .collect()
         };
         for (i, k) in [(0, 0), (1, 5), (3, 1000)] {
             let r = observed(i, k);
             let (gx, gy) = grad_g(&problem, i, k, &x, &y);
             assert_near(&gx, &differences(&x, |x| tables.g(i, &r, x, &y)), 1e-9, "∇ₓg with noise");
             assert_near(&gy, &differences(&y, |y| tables.g(i, &r, &x, y)), 1e-9, "∇ᵧg with noise");
-            assert_near(&single_level_gradient(&problem, i, k, &x), &differences(&x, |x| tables.single(i, &r, x)), 1e-9, "∇F with noise");
+            assert_near(
+                &single_level_gradient(&problem, i, k, &x),
+                &differences(&x, |x| tables.single(i, &r, x)),
+                1e-9,
+                "∇F with noise",
+            );
         }
         let draws = 4000;
         for s in 0..states {
@@ -165,19 +186,28 @@ fn noise_is_one_draw_for_an_agent_and_iteration_with_the_right_spread() {
                 NoiseOn::State => omega,
                 NoiseOn::Transition => omega * norm(&tables.p[s]),
             };
-            let errors: Vec<f64> = (0..draws).map(|k| (observed(2, k)[s] - tables.r[2][s]) / deviation).collect();
-            let (mean, square) = (errors.iter().sum::<f64>() / draws as f64, dot(&errors, &errors) / draws as f64);
+            let errors: Vec<f64> =
+                (0..draws).map(|k| (observed(2, k)[s] - tables.r[2][s]) / deviation).collect();
+            let (mean, square) =
+                (errors.iter().sum::<f64>() / draws as f64, dot(&errors, &errors) / draws as f64);
             // Five standard errors of a standard normal's mean and mean square.
             assert!(mean.abs() < 5.0 / (draws as f64).sqrt(), "{on:?}, state {s}: mean {mean}");
-            assert!((square - 1.0).abs() < 5.0 * (2.0 / draws as f64).sqrt(), "{on:?}, state {s}: variance {square}");
+            assert!(
+                (square - 1.0).abs() < 5.0 * (2.0 / draws as f64).sqrt(),
+                "{on:?}, state {s}: variance {square}"
+            );
         }
-        assert!(distance(&observed(0, 1), &observed(0, 2)) > 1e-3 && distance(&observed(0, 1), &tables.r[0]) > 1e-3);
+        assert!(
+            distance(&observed(0, 1), &observed(0, 2)) > 1e-3
+                && distance(&observed(0, 1), &tables.r[0]) > 1e-3
+        );
         // f and the closed forms do not see the noise.
         assert_eq!(problem.solution(), tables.problem().solution());
     }
 }
 
-/// f_i or g_i of the quadratic problem, from its gradients: along a straight line from 0 a quadratic changes by the mean of the two end slopes.
+/// f_i or g_i of the quadratic problem, from its gradients: along a straight line from 0 a quadratic changes
+/// by the mean of the two end slopes.
 fn quadratic_value(gradient: impl Fn(&[f64], &[f64]) -> (Vec<f64>, Vec<f64>), x: &[f64], y: &[f64]) -> f64 {
     let ((ax, ay), (bx, by)) = (gradient(&vec![0.0; x.len()], &vec![0.0; y.len()]), gradient(x, y));
     0.5 * (dot(&ax, x) + dot(&bx, x) + dot(&ay, y) + dot(&by, y))
@@ -190,7 +220,8 @@ fn quadratic_gradients_belong_to_one_quadratic_function() {
         let mut sizes = Vec::new();
         for i in 0..AGENTS {
             let [x, y, v] = [dx, dy, dy].map(|w| random_rows(&[w], 17 + i as u64 + w as u64).remove(0));
-            // If the Hessian were not symmetric (Sᵢ in ∇ₓf but another matrix in ∇ᵧf, say) these would differ.
+            // If the Hessian were not symmetric (Sᵢ in ∇ₓf but another matrix in ∇ᵧf, say) these would
+            // differ.
             let f = |x: &[f64], y: &[f64]| quadratic_value(|x, y| grad_f(&problem, i, 0, x, y), x, y);
             let g = |x: &[f64], y: &[f64]| quadratic_value(|x, y| grad_g(&problem, i, 0, x, y), x, y);
             let (fx, fy) = grad_f(&problem, i, 0, &x, &y);
@@ -206,17 +237,25 @@ fn quadratic_gradients_belong_to_one_quadratic_function() {
             assert!(dot(&yy, &v) >= dot(&v, &v) * 0.999, "Hᵢ is at least the identity");
             // g has no term in x alone, f(x, 0) is the single-level objective.
             assert_near(&grad_g(&problem, i, 0, &x, &vec![0.0; dy]).0, &vec![0.0; dx], 1e-15, "∇ₓg(x, 0)");
-            assert_near(&single_level_gradient(&problem, i, 0, &x), &grad_f(&problem, i, 0, &x, &vec![0.0; dy]).0, 1e-14, "∇F");
+            assert_near(
+                &single_level_gradient(&problem, i, 0, &x),
+                &grad_f(&problem, i, 0, &x, &vec![0.0; dy]).0,
+                1e-14,
+                "∇F",
+            );
             sizes.push(norm(&fx));
         }
         assert!(sizes.windows(2).all(|s| s[0] != s[1]), "agents differ");
         // The objective is the mean of f_i at the lower solution.
         let x = random_rows(&[dx], 23).remove(0);
         let y = problem.lower_solution(&x);
-        let value =
-            |x: &[f64]| (0..AGENTS).map(|i| quadratic_value(|x, y| grad_f(&problem, i, 0, x, y), x, &y)).sum::<f64>() / AGENTS as f64;
+        let value = |x: &[f64]| {
+            (0..AGENTS).map(|i| quadratic_value(|x, y| grad_f(&problem, i, 0, x, y), x, &y)).sum::<f64>()
+                / AGENTS as f64
+        };
         assert!((problem.objective(&x) - value(&x)).abs() < 1e-12);
-        let slope: Vec<f64> = (0..dy).map(|c| (0..AGENTS).map(|i| grad_g(&problem, i, 0, &x, &y).1[c]).sum()).collect();
+        let slope: Vec<f64> =
+            (0..dy).map(|c| (0..AGENTS).map(|i| grad_g(&problem, i, 0, &x, &y).1[c]).sum()).collect();
         assert!(norm(&slope) < 1e-12, "y*(x) is stationary");
     }
 }
@@ -226,19 +265,28 @@ fn check_directions(problem: &dyn Bilevel<f64>, threads: usize, place: &str) {
     let (n, k, start) = (problem.agents(), 6, random_start(problem, 31));
     let mut v: Stack<f64, 3> = Stack::zeros(n, &problem.upper(), &[problem.lower(), problem.lower()]);
     for i in 0..n {
-        v.row_mut(i).into_iter().zip([&start.x[i], &start.y[i], &start.z[i]]).for_each(|(to, from)| to.copy_from_slice(from));
+        v.row_mut(i)
+            .into_iter()
+            .zip([&start.x[i], &start.y[i], &start.z[i]])
+            .for_each(|(to, from)| to.copy_from_slice(from));
     }
     for penalty in [Penalty { f: 1.0, g: 7.0 }, Penalty { f: 1.0 / 60.0, g: 1.0 }] {
         let mut d = v.clone();
         d.shared.data_mut().fill(f64::NAN);
         let owned: Vec<usize> = (0..n).collect();
-        problem.penalty_directions(At { k, owned: &owned, threads: &Threads::new(threads) }, penalty, &v, &mut d);
+        problem.penalty_directions(
+            At { k, owned: &owned, threads: &Threads::new(threads) },
+            penalty,
+            &v,
+            &mut d,
+        );
         for i in 0..n {
             let (x, y, z) = (&start.x[i], &start.y[i], &start.z[i]);
             let ((fx, fy), (gx, gy)) = (grad_f(problem, i, k, x, y), grad_g(problem, i, k, x, y));
             let (gx_z, gy_z) = grad_g(problem, i, k, x, z);
             let [dx, dy, dz] = d.row(i);
-            let expected: Vec<f64> = (0..x.len()).map(|c| penalty.f * fx[c] + penalty.g * (gx[c] - gx_z[c])).collect();
+            let expected: Vec<f64> =
+                (0..x.len()).map(|c| penalty.f * fx[c] + penalty.g * (gx[c] - gx_z[c])).collect();
             assert_near(dx, &expected, 1e-12, &format!("{place}, agent {i}: dx"));
             let expected: Vec<f64> = (0..y.len()).map(|c| penalty.f * fy[c] + penalty.g * gy[c]).collect();
             assert_near(dy, &expected, 1e-12, &format!("{place}, agent {i}: dy"));
@@ -250,13 +298,18 @@ fn check_directions(problem: &dyn Bilevel<f64>, threads: usize, place: &str) {
 
 #[test]
 fn fused_directions_are_the_agents_gradients() {
-    // Fewer states than a register, whole registers, overlapping last ones, one and several blocks of four registers; all remainders of features.
+    // Fewer states than a register, whole registers, overlapping last ones, one and several blocks of four
+    // registers; all remainders of features.
     for states in [3, 8, 11, 20, 33, 70] {
         for features in [1, 4, 6, 9] {
             let tables = Tables::random(AGENTS, states, features, 4);
             let place = format!("{states} states, {features} features");
             check_directions(&tables.problem(), 1, &place);
-            check_directions(&tables.problem().noise(0.3, NoiseOn::Transition, 5), 1, &format!("{place}, noise"));
+            check_directions(
+                &tables.problem().noise(0.3, NoiseOn::Transition, 5),
+                1,
+                &format!("{place}, noise"),
+            );
         }
         let tables = Tables::random(50, states, 5, 6);
         check_directions(&tables.problem(), 3, &format!("{states} states on three threads"));
@@ -347,7 +400,11 @@ fn penalty_solutions_are_stationary_points_of_the_penalty_function() {
             let y = lower_minimiser(c.problem, &x, 1.0, lambda);
             let z = lower_minimiser(c.problem, &x, 0.0, 1.0);
             let slope = mean(c.problem.agents(), |i| {
-                let (f, gy, gz) = (grad_f(c.problem, i, 0, &x, &y).0, grad_g(c.problem, i, 0, &x, &y).0, grad_g(c.problem, i, 0, &x, &z).0);
+                let (f, gy, gz) = (
+                    grad_f(c.problem, i, 0, &x, &y).0,
+                    grad_g(c.problem, i, 0, &x, &y).0,
+                    grad_g(c.problem, i, 0, &x, &z).0,
+                );
                 (0..x.len()).map(|q| f[q] + lambda * (gy[q] - gz[q])).collect()
             });
             assert!(norm(&slope) < 1e-9, "{} with λ = {lambda}: slope {slope:?}", c.name);
@@ -372,7 +429,13 @@ fn fab_reaches_the_penalty_solution() {
     with_closed_forms(|c| {
         for (lambda, form) in [(4.0, PenaltyForm::Written), (10.0, PenaltyForm::Normalised)] {
             let step = if form == PenaltyForm::Written { 0.02 / lambda } else { 0.02 };
-            let fab = Fab { lambda: lambda.into(), eta_x: step.into(), eta_y: step.into(), eta_z: None, penalty_form: form };
+            let fab = Fab {
+                lambda: lambda.into(),
+                eta_x: step.into(),
+                eta_y: step.into(),
+                eta_z: None,
+                penalty_form: form,
+            };
             let mut network = Simulator::new(unbalanced(AGENTS, 12), Threads::one());
             let mut state = fab.start(c.problem, &mut network, &random_start(c.problem, 13));
             for k in 0..60_000 {
@@ -381,17 +444,23 @@ fn fab_reaches_the_penalty_solution() {
             let (x, expected) = (engine::mean(&mut *state, "x").unwrap(), (c.penalty_solution)(lambda));
             let error = distance(&x, &expected) / norm(&expected);
             assert!(error < 1e-9, "{} {form:?} with λ = {lambda}: x is {error} away from x_λ", c.name);
-            assert!(distance(&c.solution, &expected) / norm(&expected) > 1e-4, "x_λ differs from x*, or this says little");
+            assert!(
+                distance(&c.solution, &expected) / norm(&expected) > 1e-4,
+                "x_λ differs from x*, or this says little"
+            );
             // All agents are there, and z is at the lower solution.
             let z = lower_minimiser(c.problem, &expected, 0.0, 1.0);
-            for (x, agent_z) in variable(&mut *state, "x").unwrap().iter().zip(variable(&mut *state, "z").unwrap()) {
+            for (x, agent_z) in
+                variable(&mut *state, "x").unwrap().iter().zip(variable(&mut *state, "z").unwrap())
+            {
                 assert!(distance(x, &expected) < 1e-8 && distance(&agent_z, &z) < 1e-8, "{}", c.name);
             }
         }
     });
 }
 
-/// Agents that are computed together, apart, or in other registers get the same bits, whatever the number of states.
+/// Agents that are computed together, apart, or in other registers get the same bits, whatever the number of
+/// states.
 #[test]
 fn directions_do_not_depend_on_who_is_computed_with_whom() {
     for states in [20, 8, 37] {
@@ -406,7 +475,12 @@ fn directions_do_not_depend_on_who_is_computed_with_whom() {
         problem.penalty_directions(At { k: 0, owned: &owned, threads: &threads }, penalty, &v, &mut all);
         for (i, row) in rows.iter().enumerate() {
             single.0.shared.row_mut(0).copy_from_slice(row);
-            problem.penalty_directions(At { k: 0, owned: &[i], threads: &threads }, penalty, &single.0, &mut single.1);
+            problem.penalty_directions(
+                At { k: 0, owned: &[i], threads: &threads },
+                penalty,
+                &single.0,
+                &mut single.1,
+            );
             assert_eq!(single.1.shared.row(0), all.shared.row(i), "agent {i} of {n}, {states} states");
         }
     }

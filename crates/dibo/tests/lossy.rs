@@ -1,4 +1,5 @@
-//! Links that lose messages: FAB with running sums keeps Σt + what is in flight = Σd and finds the solution; plain FAB does not.
+//! Links that lose messages: FAB with running sums keeps Σt + what is in flight = Σd and finds the solution;
+//! plain FAB does not.
 mod common;
 
 use common::*;
@@ -65,21 +66,31 @@ fn mass_is_conserved_with_running_sums_and_lost_without() {
 
 /// Iterations until the relative error falls below 1 %, and the error at the end.
 fn reach(name: &str, network: &mut dyn Network<f64>, iterations: usize, seed: u64) -> (Outcome, f64) {
-    let plan = Plan { iterations, every: 5, target: Some(("relative_error".into(), 0.01)), diverged_above: 1e6 };
+    let plan =
+        Plan { iterations, every: 5, target: Some(("relative_error".into(), 0.01)), diverged_above: 1e6 };
     let problem = problem(seed);
-    let record = engine::run(&*algorithm(name, steps()), &problem, network, &problem.start(), &plan, None, &mut ()).unwrap();
+    let record =
+        engine::run(&*algorithm(name, steps()), &problem, network, &problem.start(), &plan, None, &mut ())
+            .unwrap();
     (record.outcome, record.samples.last().unwrap().get("relative_error").unwrap())
 }
 
 #[test]
 fn running_sums_find_the_solution_and_plain_fab_does_not() {
     for seed in [1] {
-        let (Outcome::Reached(free), _) = reach("fab", &mut Simulator::new(graphs(seed), Threads::one()), 20_000, seed) else { panic!() };
+        let (Outcome::Reached(free), _) =
+            reach("fab", &mut Simulator::new(graphs(seed), Threads::one()), 20_000, seed)
+        else {
+            panic!()
+        };
         for (burst, most) in [(None, 2.2), (Some(5.0), 4.0)] {
             let (outcome, _) = reach("running-sum-fab", &mut lossy(burst, true, seed), 5 * free, seed);
             let Outcome::Reached(k) = outcome else { panic!("{burst:?}: {outcome:?}") };
             let (plain, stalled) = reach("fab", &mut lossy(burst, false, seed), 5 * free, seed);
-            println!("seed {seed}, burst {burst:?}: {k} of {free} = {:.2}×; plain FAB stalls at {stalled:.3}", k as f64 / free as f64);
+            println!(
+                "seed {seed}, burst {burst:?}: {k} of {free} = {:.2}×; plain FAB stalls at {stalled:.3}",
+                k as f64 / free as f64
+            );
             assert!((k as f64) < most * free as f64);
             assert!(plain == Outcome::Finished && stalled > 0.5);
         }
@@ -98,7 +109,13 @@ fn a_round_is_the_definition() {
         let (m, old_v, old_t): (Mixing<f64>, _, _) = (graphs(4).at(k), v.clone(), t.clone());
         network.round(k, &mut [Lane::push_pull(&mut v, &eta, &mut t, &d, false)]);
         for (i, sums) in sums.iter_mut().enumerate() {
-            let heard: Vec<usize> = m.graph.senders(i).iter().map(|j| *j as usize).filter(|j| *j == i || loss.arrives(k, *j, i)).collect();
+            let heard: Vec<usize> = m
+                .graph
+                .senders(i)
+                .iter()
+                .map(|j| *j as usize)
+                .filter(|j| *j == i || loss.arrives(k, *j, i))
+                .collect();
             let weight: f64 = heard.iter().map(|j| m.a(i, *j)).sum();
             for c in 0..width {
                 let pulled: f64 = heard.iter().map(|j| m.a(i, *j) * old_v.row(*j)[c]).sum();
@@ -132,10 +149,22 @@ fn a_checkpoint_holds_what_is_in_flight() {
             self.1 = views.iter().flat_map(|v| v.rows.data()).map(|x| x.to_bits()).collect();
         }
     }
-    let (problem, algorithm, plan) =
-        (problem(1), algorithm("running-sum-fab", steps()), Plan { iterations: 200, every: 10, target: None, diverged_above: 1e6 });
+    let (problem, algorithm, plan) = (
+        problem(1),
+        algorithm("running-sum-fab", steps()),
+        Plan { iterations: 200, every: 10, target: None, diverged_above: 1e6 },
+    );
     let run = |watch: &mut Half, resume| {
-        engine::run(&*algorithm, &problem, &mut lossy(Some(5.0), true, 1), &problem.start(), &plan, resume, watch).unwrap()
+        engine::run(
+            &*algorithm,
+            &problem,
+            &mut lossy(Some(5.0), true, 1),
+            &problem.start(),
+            &plan,
+            resume,
+            watch,
+        )
+        .unwrap()
     };
     let mut half = Half(None, Vec::new());
     assert_eq!(run(&mut half, None).outcome, Outcome::Stopped(100));

@@ -9,7 +9,11 @@ fn iterates_agree_with_the_oracle() {
     for (algorithm, snapshots) in expected.as_object().unwrap() {
         for (k, values) in snapshots.as_object().unwrap() {
             let got = &got[algorithm][k];
-            assert_eq!(got.as_object().unwrap().len(), values.as_object().unwrap().len(), "{algorithm} at {k}: the same variables");
+            assert_eq!(
+                got.as_object().unwrap().len(),
+                values.as_object().unwrap().len(),
+                "{algorithm} at {k}: the same variables"
+            );
             for (name, expected) in values.as_object().unwrap() {
                 close(&got[name], expected, &format!("{algorithm} at k = {k}, {name}"), &mut compared);
             }
@@ -20,7 +24,9 @@ fn iterates_agree_with_the_oracle() {
 
 fn close(got: &Value, expected: &Value, place: &str, compared: &mut usize) {
     match (got, expected) {
-        (Value::Array(g), Value::Array(e)) if g.len() == e.len() => g.iter().zip(e).for_each(|(g, e)| close(g, e, place, compared)),
+        (Value::Array(g), Value::Array(e)) if g.len() == e.len() => {
+            g.iter().zip(e).for_each(|(g, e)| close(g, e, place, compared))
+        }
         (Value::Number(g), Value::Number(e)) => {
             let (g, e) = (g.as_f64().unwrap(), e.as_f64().unwrap());
             assert!((g - e).abs() <= 1e-12 + 1e-10 * e.abs(), "{place}: {g} instead of {e}");

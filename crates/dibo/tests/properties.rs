@@ -51,8 +51,12 @@ fn assert_stochastic(sequence: &Sequence) {
     for k in 0..4 {
         let m = sequence.at::<f64>(k);
         for i in 0..n {
-            let (row, column) = ((0..n).map(|j| m.a(i, j)).sum::<f64>(), (0..n).map(|j| m.b(j, i)).sum::<f64>());
-            assert!((row - 1.0).abs() < 1e-8 && (column - 1.0).abs() < 1e-8, "sums {row} and {column} at k = {k}");
+            let (row, column) =
+                ((0..n).map(|j| m.a(i, j)).sum::<f64>(), (0..n).map(|j| m.b(j, i)).sum::<f64>());
+            assert!(
+                (row - 1.0).abs() < 1e-8 && (column - 1.0).abs() < 1e-8,
+                "sums {row} and {column} at k = {k}"
+            );
         }
     }
 }
@@ -143,7 +147,9 @@ fn base() -> Value {
             continue;
         }
         let mut parameters = match *name {
-            _ if name.ends_with("-fab") => json!({"lambda": 4.0, "eta_x": 0.05, "eta_y": {"start": 0.03, "decay": 0.1}}),
+            _ if name.ends_with("-fab") => {
+                json!({"lambda": 4.0, "eta_x": 0.05, "eta_y": {"start": 0.03, "decay": 0.1}})
+            }
             _ if name.ends_with("asgd") => json!({"eta": 0.1, "beta": 0.5}),
             _ => json!({"eta": 0.1}),
         };
@@ -161,7 +167,9 @@ fn places(value: &Value, here: &str, all: &mut Vec<String>) {
     all.push(here.to_string());
     match value {
         Value::Object(object) => object.iter().for_each(|(key, v)| places(v, &format!("{here}/{key}"), all)),
-        Value::Array(array) => array.iter().enumerate().for_each(|(i, v)| places(v, &format!("{here}/{i}"), all)),
+        Value::Array(array) => {
+            array.iter().enumerate().for_each(|(i, v)| places(v, &format!("{here}/{i}"), all))
+        }
         _ => {}
     }
 }
@@ -175,7 +183,8 @@ fn strange() -> impl Strategy<Value = Value> {
     prop::sample::select(values.as_array().unwrap().clone())
 }
 
-/// Whether the run that a text asks for is a short one: the mutations are not to turn this test into a benchmark.
+/// Whether the run that a text asks for is a short one: the mutations are not to turn this test into a
+/// benchmark.
 fn is_short(input: &Value) -> bool {
     let few = |v: &Value| v.as_u64().is_none_or(|k| k <= 50 || k > 10_000_000);
     let snapshots = input["snapshots"].as_array().is_none_or(|all| all.iter().all(few));

@@ -1,11 +1,14 @@
-//! The paper's lemmas on random sequences, its Lyapunov functions along runs, and constants against what can be measured.
+//! The paper's lemmas on random sequences, its Lyapunov functions along runs, and constants against what can
+//! be measured.
 mod common;
 use common::*;
 use dibo::algorithm::{Algorithm, State};
 use dibo::graph::{Cycle, ErdosRenyi, Static};
 use dibo::mixing::Sequence;
 use dibo::network::Simulator;
-use dibo::problem::{Bilevel, ClosedForms, Constants, PolicyEvaluation, Quadratic, Robust, estimate, penalty_gradient};
+use dibo::problem::{
+    Bilevel, ClosedForms, Constants, PolicyEvaluation, Quadratic, Robust, estimate, penalty_gradient,
+};
 use dibo::rng::{Purpose, stream};
 use dibo::rows::Threads;
 use dibo::theory::graph::{Step, constants, diameter_and_utility, stochastic_vectors};
@@ -37,7 +40,8 @@ fn errors(state: &mut dyn State<f64>, alpha: &[f64], next: &[f64], beta: &[f64])
     let ones = vec![1.0; beta.len()];
     Errors {
         d: [0, 1, 2].map(|v| spread(find(names[v].into()), alpha, &hat[v])),
-        s: names.map(|n| tracking_spread(find(format!("t{n}")), beta, &average(find(format!("t{n}")), &ones))),
+        s: names
+            .map(|n| tracking_spread(find(format!("t{n}")), beta, &average(find(format!("t{n}")), &ones))),
         sum: names.map(|n| norm(&average(find(format!("d{n}")), &ones))),
         rows: names.map(|n| (0..beta.len()).map(|i| find(n.into()).row(i).to_vec()).collect()),
         push: names.map(|n| average(find(format!("t{n}")), next)),
@@ -45,7 +49,8 @@ fn errors(state: &mut dyn State<f64>, alpha: &[f64], next: &[f64], beta: &[f64])
     }
 }
 
-/// Lemmas consensus_error_bound and tracking_error_bound and the averaged dynamics, at every k of 1,000 random sequences with random steps.
+/// Lemmas consensus_error_bound and tracking_error_bound and the averaged dynamics, at every k of 1,000
+/// random sequences with random steps.
 #[test]
 fn the_lemmas_hold_on_a_thousand_random_sequences() {
     const K: usize = 12;
@@ -59,7 +64,8 @@ fn the_lemmas_hold_on_a_thousand_random_sequences() {
         let sequence = Sequence::uniform(ErdosRenyi::new(n, r.random_range(0.3..0.9), seed, true));
         let lambda = r.random_range(0.5..5.0);
         let eta = [0; 3].map(|_| 10f64.powf(r.random_range(-4.0..-0.7)));
-        let fab = algorithm("fab", json!({"lambda": lambda, "eta_x": eta[0], "eta_y": eta[1], "eta_z": eta[2]}));
+        let fab =
+            algorithm("fab", json!({"lambda": lambda, "eta_x": eta[0], "eta_y": eta[1], "eta_z": eta[2]}));
         let mut network = Simulator::new(sequence.clone(), Threads::one());
         let mut state = fab.start(problem, &mut network, &random_start(problem, seed));
         let v = stochastic_vectors(&sequence, K + 2);
@@ -71,9 +77,20 @@ fn the_lemmas_hold_on_a_thousand_random_sequences() {
             let after = errors(&mut *state, &v.alpha[k + 1], &v.alpha[k + 2], &v.beta[k + 1]);
             let step = Step::new(&sequence, k, 1);
             let (diameter, utility) = diameter_and_utility(&step.graph).unwrap();
-            let one = step.contraction([&v.alpha[k], &v.alpha[k + 1]], [&v.beta[k], &v.beta[k + 1]], diameter, utility);
-            assert!(one.c > 0.0 && one.c < 1.0 && one.c <= one.measured_c + 1e-12, "c_k is no bound: {one:?}");
-            assert!(one.e > 0.0 && one.e < 1.0 && one.e <= one.measured_e + 1e-12, "e_k is no bound: {one:?}");
+            let one = step.contraction(
+                [&v.alpha[k], &v.alpha[k + 1]],
+                [&v.beta[k], &v.beta[k + 1]],
+                diameter,
+                utility,
+            );
+            assert!(
+                one.c > 0.0 && one.c < 1.0 && one.c <= one.measured_c + 1e-12,
+                "c_k is no bound: {one:?}"
+            );
+            assert!(
+                one.e > 0.0 && one.e < 1.0 && one.e <= one.measured_e + 1e-12,
+                "e_k is no bound: {one:?}"
+            );
             let weight = v.alpha[k + 1].iter().zip(&v.beta[k]).map(|(a, b)| a * b).fold(0.0, f64::max);
             let moved: f64 = (0..3)
                 .flat_map(|w| before.rows[w].iter().flatten().zip(after.rows[w].iter().flatten()))
@@ -82,33 +99,56 @@ fn the_lemmas_hold_on_a_thousand_random_sequences() {
             let (lf, lg) = (c.l_f1 * c.l_f1, lambda * lambda * c.l_g1 * c.l_g1);
             let change = [3.0 * lf + 6.0 * lg, 2.0 * (lf + lg), lg];
             for w in 0..3 {
-                let bound = (1.0 - one.c) * before.d[w] + 2.0 / one.c * eta[w] * eta[w] * weight * (before.s[w] + before.sum[w].powi(2));
-                assert!(after.d[w] <= bound * (1.0 + 1e-12) + 1e-300, "consensus, seed {seed}, k = {k}: {} > {bound}", after.d[w]);
+                let bound = (1.0 - one.c) * before.d[w]
+                    + 2.0 / one.c * eta[w] * eta[w] * weight * (before.s[w] + before.sum[w].powi(2));
+                assert!(
+                    after.d[w] <= bound * (1.0 + 1e-12) + 1e-300,
+                    "consensus, seed {seed}, k = {k}: {} > {bound}",
+                    after.d[w]
+                );
                 let bound = (1.0 - one.e) * before.s[w] + 4.0 * gamma / one.e * change[w] * moved;
-                assert!(after.s[w] <= bound * (1.0 + 1e-12) + 1e-300, "tracking, seed {seed}, k = {k}: {} > {bound}", after.s[w]);
+                assert!(
+                    after.s[w] <= bound * (1.0 + 1e-12) + 1e-300,
+                    "tracking, seed {seed}, k = {k}: {} > {bound}",
+                    after.s[w]
+                );
                 tightest = tightest.min(bound / after.s[w].max(1e-300));
                 // x̂⁺ = x̂ − η Σ [α_{k+1}]_i t_i, relative to the numbers it is made of.
                 let size = norm(&before.hat[w]) + eta[w] * norm(&before.push[w]);
-                let gap: Vec<f64> =
-                    (0..before.hat[w].len()).map(|i| after.hat[w][i] - before.hat[w][i] + eta[w] * before.push[w][i]).collect();
+                let gap: Vec<f64> = (0..before.hat[w].len())
+                    .map(|i| after.hat[w][i] - before.hat[w][i] + eta[w] * before.push[w][i])
+                    .collect();
                 largest = largest.max(norm(&gap) / size);
             }
         }
     }
-    println!("averaged dynamics: largest residual {largest:.1e}; tracking bound is at least {tightest:.1} times the error");
+    println!(
+        "averaged dynamics: largest residual {largest:.1e}; tracking bound is at least {tightest:.1} times \
+        the error"
+    );
     assert!(largest <= 1e-13, "averaged dynamics: residual {largest:.1e}");
 }
 
-/// Three agents that all hear each other with weights that change and are not balanced: few enough for steps that f64 can resolve.
+/// Three agents that all hear each other with weights that change and are not balanced: few enough for steps
+/// that f64 can resolve.
 fn three() -> Sequence {
-    let a = [[[0.5, 0.3, 0.2], [0.25, 0.5, 0.25], [0.3, 0.3, 0.4]], [[0.4, 0.3, 0.3], [0.4, 0.4, 0.2], [0.2, 0.3, 0.5]]];
+    let a = [
+        [[0.5, 0.3, 0.2], [0.25, 0.5, 0.25], [0.3, 0.3, 0.4]],
+        [[0.4, 0.3, 0.3], [0.4, 0.4, 0.2], [0.2, 0.3, 0.5]],
+    ];
     let rows = |m: [[f64; 3]; 3]| m.map(|r| r.to_vec()).to_vec();
     let transposed = |m: [[f64; 3]; 3]| (0..3).map(|i| (0..3).map(|j| m[j][i]).collect()).collect::<Matrix>();
     Sequence::given(vec![(rows(a[0]), transposed(a[1])), (rows(a[1]), transposed(a[0]))]).unwrap()
 }
 
 /// Runs with an observer at every iteration; gives Φ.
-fn lyapunov(problem: &dyn Bilevel<f64>, sequence: &Sequence, algorithm: &dyn Algorithm<f64>, c: &Constants, iterations: usize) -> Vec<f64> {
+fn lyapunov(
+    problem: &dyn Bilevel<f64>,
+    sequence: &Sequence,
+    algorithm: &dyn Algorithm<f64>,
+    c: &Constants,
+    iterations: usize,
+) -> Vec<f64> {
     let facts = constants(sequence, 60);
     let mut observer = Observer::new(sequence, facts.mixing.as_ref(), Some(c.clone()), 1, iterations);
     let mut network = Simulator::new(sequence.clone(), Threads::one());
@@ -144,14 +184,29 @@ fn the_lyapunov_functions_fall_at_every_step_inside_the_conditions() {
             let d = derived(&c);
             let lambda = 1.01 * d.lambda.max(5.0 * d.l_star2.powi(2) / (4.0 * net.n * net.c * third));
             let eta = steps::fab_allowed(&c, &net, lambda);
-            let fab = algorithm("fab", json!({"lambda": lambda, "eta_x": eta[0], "eta_y": eta[1], "eta_z": eta[2]}));
+            let fab = algorithm(
+                "fab",
+                json!({"lambda": lambda, "eta_x": eta[0], "eta_y": eta[1], "eta_z": eta[2]}),
+            );
             let values = lyapunov(&**problem, &sequence, &*fab, &c, 400);
             println!("Φ^(b) from {:e} to {:e} with steps {eta:?} and λ = {lambda}", values[0], values[400]);
-            assert!(values.windows(2).all(|w| w[1] < w[0]), "Φ^(b) rises: {:?}", values.windows(2).find(|w| w[1] >= w[0]));
+            assert!(
+                values.windows(2).all(|w| w[1] < w[0]),
+                "Φ^(b) rises: {:?}",
+                values.windows(2).find(|w| w[1] >= w[0])
+            );
             let l = c.l_single.unwrap();
-            let eta = steps::single(l, &net, 1.0, Reading::Mended).iter().map(|c| c.allows).fold(f64::INFINITY, f64::min);
-            let values = lyapunov(&**problem, &sequence, &*algorithm("push-pull", json!({"eta": eta})), &c, 400);
-            assert!(values.windows(2).all(|w| w[1] < w[0]), "Φ^(s) rises: {:?}", values.windows(2).find(|w| w[1] >= w[0]));
+            let eta = steps::single(l, &net, 1.0, Reading::Mended)
+                .iter()
+                .map(|c| c.allows)
+                .fold(f64::INFINITY, f64::min);
+            let values =
+                lyapunov(&**problem, &sequence, &*algorithm("push-pull", json!({"eta": eta})), &c, 400);
+            assert!(
+                values.windows(2).all(|w| w[1] < w[0]),
+                "Φ^(s) rises: {:?}",
+                values.windows(2).find(|w| w[1] >= w[0])
+            );
         }
     }
 }
@@ -185,15 +240,24 @@ fn constants_agree_with_differences() {
         let (exact, guess) = (problem.constants().unwrap(), estimate(&**problem));
         assert!(exact.exact && !guess.exact);
         let close = |what: &str, exact: f64, guess: f64, from: f64| {
-            assert!(guess <= exact * 1.001 + 1e-6 && guess >= from * exact - 1e-6, "{name}: {what} is {exact}, differences give {guess}");
+            assert!(
+                guess <= exact * 1.001 + 1e-6 && guess >= from * exact - 1e-6,
+                "{name}: {what} is {exact}, differences give {guess}"
+            );
         };
-        // For quadratics the curvature is the same everywhere; the robust fit reaches its bounds only at special points.
+        // For quadratics the curvature is the same everywhere; the robust fit reaches its bounds only at
+        // special points.
         let from = if *name == "robust" { 0.05 } else { 0.97 };
         close("L_f1", exact.l_f1, guess.l_f1, from);
         close("L_g1", exact.l_g1, guess.l_g1, 0.97);
         close("g's curvature", exact.g_curvature, guess.g_curvature, 0.97);
         close("single-level L", exact.l_single.unwrap(), guess.l_single.unwrap(), from);
-        assert!((exact.mu..exact.mu * 1.2 + 1e-6).contains(&(guess.mu + 1e-7)), "{name}: μ is {}, differences give {}", exact.mu, guess.mu);
+        assert!(
+            (exact.mu..exact.mu * 1.2 + 1e-6).contains(&(guess.mu + 1e-7)),
+            "{name}: μ is {}, differences give {}",
+            exact.mu,
+            guess.mu
+        );
         close("L_f2", exact.l_f2, guess.l_f2, 0.0);
         close("L_g2", exact.l_g2, guess.l_g2, 0.0);
         if *name == "robust" {
@@ -225,7 +289,8 @@ fn closed_forms_and_what_follows_from_the_constants() {
             norm(&sum)
         };
         for seed in 0..10 {
-            // Inside the ball on which L_f0 of the quadratics is meant: around x*, which lies within ‖x*‖ of 0 and of 2x*.
+            // Inside the ball on which L_f0 of the quadratics is meant: around x*, which lies within ‖x*‖ of
+            // 0 and of 2x*.
             let mut x: Vec<f64> = random_rows(&[width], seed)[0].iter().map(|v| v * radius).collect();
             let h = forms.hypergradient(&x);
             if *radius == 1.0 {
@@ -238,7 +303,12 @@ fn closed_forms_and_what_follows_from_the_constants() {
             let (exact, penalty) = (forms.hypergradient(&x), penalty_gradient(&**problem, forms, &x, lambda));
             let eps = 1e-5;
             for j in 0..width {
-                let at = |sign: f64| x.iter().enumerate().map(|(i, v)| v + if i == j { sign * eps } else { 0.0 }).collect::<Vec<f64>>();
+                let at = |sign: f64| {
+                    x.iter()
+                        .enumerate()
+                        .map(|(i, v)| v + if i == j { sign * eps } else { 0.0 })
+                        .collect::<Vec<f64>>()
+                };
                 let slope = |of: &dyn Fn(&[f64]) -> f64| (of(&at(1.0)) - of(&at(-1.0))) / (2.0 * eps);
                 let hyper = slope(&|x| forms.values(x, &forms.lower_solution(x)).0);
                 assert!((hyper - exact[j]).abs() < 1e-6 * (1.0 + exact[j].abs()), "{hyper} {}", exact[j]);
@@ -246,14 +316,24 @@ fn closed_forms_and_what_follows_from_the_constants() {
                 assert!((l - penalty[j]).abs() < 1e-5 * (1.0 + penalty[j].abs()), "{l} {}", penalty[j]);
             }
             let bias = norm(&exact.iter().zip(&penalty).map(|(a, b)| a - b).collect::<Vec<_>>());
-            assert!(bias <= d.c_gap.sqrt() / lambda, "bias {bias} above √C_gap/λ = {}", d.c_gap.sqrt() / lambda);
+            assert!(
+                bias <= d.c_gap.sqrt() / lambda,
+                "bias {bias} above √C_gap/λ = {}",
+                d.c_gap.sqrt() / lambda
+            );
             printed_is_too_small |= bias > (c.l_f1 + c.l_g2 * c.l_g1 / c.mu) * c.l_f0 / c.mu / lambda;
             // Smoothness of F* and L_λ* between two points.
             let other: Vec<f64> = x.iter().map(|v| v + 0.01).collect();
             let gap = |a: &[f64], b: &[f64]| norm(&a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>());
             assert!(gap(&forms.hypergradient(&other), &exact) <= d.l_star2 * gap(&other, &x) * (1.0 + 1e-9));
-            assert!(gap(&penalty_gradient(&**problem, forms, &other, lambda), &penalty) <= d.l_star1 * gap(&other, &x) * (1.0 + 1e-9));
+            assert!(
+                gap(&penalty_gradient(&**problem, forms, &other, lambda), &penalty)
+                    <= d.l_star1 * gap(&other, &x) * (1.0 + 1e-9)
+            );
         }
     }
-    println!("the printed C_gap is {}", if printed_is_too_small { "too small on one of these" } else { "large enough on these" });
+    println!(
+        "the printed C_gap is {}",
+        if printed_is_too_small { "too small on one of these" } else { "large enough on these" }
+    );
 }

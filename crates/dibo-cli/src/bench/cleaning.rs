@@ -1,5 +1,5 @@
-//! Hyper-cleaning: the cost of an iteration is matrix products. Ten agents, an MLP 784-256-10, batches of 64, random images of
-//! Fashion-MNIST's number and size.
+//! Hyper-cleaning: the cost of an iteration is matrix products. Ten agents, an MLP 784-256-10, batches of 64,
+//! random images of Fashion-MNIST's number and size.
 use super::{Options, ask, burst};
 use crate::runner::peak_memory;
 use anyhow::{Context, Result, bail};
@@ -37,23 +37,37 @@ fn random(samples: usize, which: u64) -> Result<Arc<Dataset>> {
 }
 
 fn problem(threads: &Threads) -> Result<Problem> {
-    let recipe =
-        Recipe { agents: AGENTS, partition: Partition::Uniform, split: Split::Share(0.9), noise: Noise::Asymmetric, cr: 0.4, seed: 0 };
+    let recipe = Recipe {
+        agents: AGENTS,
+        partition: Partition::Uniform,
+        split: Split::Share(0.9),
+        noise: Noise::Asymmetric,
+        cr: 0.4,
+        seed: 0,
+    };
     let dealt = recipe.deal(random(60_000, 0)?, random(10_000, 1)?).map_err(anyhow::Error::msg)?;
     let task = Task::Cleaning { tau: 0.002, psi: 0.0 };
-    let problem = Learning::new(Arc::new(dealt), Model::Mlp(HIDDEN), task, Scaling::Unit, 0).map_err(anyhow::Error::msg)?;
+    let problem = Learning::new(Arc::new(dealt), Model::Mlp(HIDDEN), task, Scaling::Unit, 0)
+        .map_err(anyhow::Error::msg)?;
     Ok(problem.batch(BATCH).threads(threads.clone()))
 }
 
 fn fab() -> Fab {
-    Fab { lambda: 1.0.into(), eta_x: 1e-3.into(), eta_y: 0.03.into(), eta_z: None, penalty_form: Default::default() }
+    Fab {
+        lambda: 1.0.into(),
+        eta_x: 1e-3.into(),
+        eta_y: 0.03.into(),
+        eta_z: None,
+        penalty_form: Default::default(),
+    }
 }
 
 fn network(threads: &Threads) -> Simulator<f32> {
     Simulator::new(Sequence::uniform(graph::Cycle::new(AGENTS, 0.5, 0)), threads.clone())
 }
 
-/// FAB at work on so many threads, and the best seconds of an iteration, of its gradients and of their matrix products alone.
+/// FAB at work on so many threads, and the best seconds of an iteration, of its gradients and of their matrix
+/// products alone.
 struct Runner<'a> {
     problem: &'a Problem,
     threads: Threads,
@@ -96,7 +110,8 @@ impl<'a> Runner<'a> {
             let at = At { k, owned: &owned, threads: &self.threads };
             self.problem.penalty_directions(at, Penalty { f: 1.0, g: 1.0 }, &self.v, &mut self.d);
         });
-        let places: Vec<Mutex<Places>> = (0..self.threads.count()).map(|_| Mutex::new(Places::new(self.problem.net()))).collect();
+        let places: Vec<Mutex<Places>> =
+            (0..self.threads.count()).map(|_| Mutex::new(Places::new(self.problem.net()))).collect();
         let products = burst(seconds, || {
             self.threads.ranges(AGENTS, 1, |t, some| {
                 let mut places = places[t].lock().expect("no thread panics with the lock");
@@ -109,7 +124,8 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// The matrices of the products that the gradient of one model consists of, in the shapes and orders in which it has them.
+/// The matrices of the products that the gradient of one model consists of, in the shapes and orders in which
+/// it has them.
 struct Places {
     inputs: usize,
     x: Vec<f32>,
@@ -148,7 +164,8 @@ impl Places {
 /// Measures and prints.
 pub fn run(options: &Options, cores: usize) -> Result<()> {
     println!(
-        "\nFAB on hyper-cleaning ({AGENTS} agents, MLP 784-{HIDDEN}-10, batches of {BATCH}, 32-bit), milliseconds an iteration; each the best of {} bursts.\n",
+        "\nFAB on hyper-cleaning ({AGENTS} agents, MLP 784-{HIDDEN}-10, batches of {BATCH}, 32-bit), \
+        milliseconds an iteration; each the best of {} bursts.\n",
         options.rounds
     );
     let problem = problem(&Threads::one())?;
@@ -158,10 +175,19 @@ pub fn run(options: &Options, cores: usize) -> Result<()> {
     for _ in 0..options.rounds {
         if let Some(path) = &options.cleaning_peer {
             for (best, threads) in peer.iter_mut().zip(&counts) {
-                let given = [("--n", AGENTS), ("--hidden", HIDDEN), ("--batch", BATCH), ("--iters", ITERATIONS), ("--threads", *threads)];
-                let arguments: Vec<String> = given.iter().flat_map(|(key, value)| [key.to_string(), value.to_string()]).collect();
+                let given = [
+                    ("--n", AGENTS),
+                    ("--hidden", HIDDEN),
+                    ("--batch", BATCH),
+                    ("--iters", ITERATIONS),
+                    ("--threads", *threads),
+                ];
+                let arguments: Vec<String> =
+                    given.iter().flat_map(|(key, value)| [key.to_string(), value.to_string()]).collect();
                 let text = ask(path, &options.python, &arguments, *threads)?;
-                let Some(new) = parse(&text) else { bail!("{} printed no line with \"12.3 ms/iter\"", path.display()) };
+                let Some(new) = parse(&text) else {
+                    bail!("{} printed no line with \"12.3 ms/iter\"", path.display())
+                };
                 *best = best.min(new);
             }
         }
@@ -186,10 +212,16 @@ pub fn run(options: &Options, cores: usize) -> Result<()> {
         );
     }
     println!(
-        "\n\"products alone\": the same matrix products by the same crate on places that stay in cache; \"share\": their time in that of the gradients."
+        "\n\"products alone\": the same matrix products by the same crate on places that stay in cache; \
+        \"share\": their time in that of the gradients."
     );
     if let Some(fastest) = peer.iter().copied().min_by(f64::total_cmp).filter(|p| p.is_finite()) {
-        let all = counts.iter().zip(&peer).map(|(threads, p)| format!("{:.1} ms on {threads}", 1e3 * p)).collect::<Vec<_>>().join(", ");
+        let all = counts
+            .iter()
+            .zip(&peer)
+            .map(|(threads, p)| format!("{:.1} ms on {threads}", 1e3 * p))
+            .collect::<Vec<_>>()
+            .join(", ");
         println!("\nThe peer takes {all} thread(s). Ratio of its better one to dibo:");
         for (threads, runner) in counts.iter().zip(&runners) {
             println!("{threads:>8} threads {:>8.2} ×", fastest / runner.best[0]);
@@ -197,8 +229,11 @@ pub fn run(options: &Options, cores: usize) -> Result<()> {
     }
     drop(runners);
     let me = std::env::current_exe().context("cannot find this program to start it again")?;
-    let output = std::process::Command::new(me).args(["bench", "--memory", "--threads", &cores.to_string()]).output();
-    let text = output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).context("cannot start the run that measures memory")?;
+    let output =
+        std::process::Command::new(me).args(["bench", "--memory", "--threads", &cores.to_string()]).output();
+    let text = output
+        .map(|o| String::from_utf8_lossy(&o.stdout).into_owned())
+        .context("cannot start the run that measures memory")?;
     print!("\nMemory of that run in a process of its own, {cores} threads: {text}");
     Ok(())
 }
@@ -208,7 +243,8 @@ pub fn memory(cores: usize) -> Result<()> {
     let threads = Threads::new(cores);
     let problem = problem(&threads)?;
     let plan = Plan { iterations: 20, every: 20, target: None, diverged_above: f64::INFINITY };
-    let record = engine::run(&fab(), &problem, &mut network(&threads), &problem.start(), &plan, None, &mut ());
+    let record =
+        engine::run(&fab(), &problem, &mut network(&threads), &problem.start(), &plan, None, &mut ());
     let state = record.map_err(anyhow::Error::msg)?.state_bytes as f64;
     let data = (problem.dealt().data.bytes() + problem.dealt().test.bytes()) as f64;
     let vectors = format!(
@@ -217,7 +253,9 @@ pub fn memory(cores: usize) -> Result<()> {
         data / 1e6
     );
     match peak_memory() {
-        Some(peak) => println!("peak {:.1} MB = {:.2} × ({vectors})", peak as f64 / 1e6, peak as f64 / (state + data)),
+        Some(peak) => {
+            println!("peak {:.1} MB = {:.2} × ({vectors})", peak as f64 / 1e6, peak as f64 / (state + data))
+        }
         None => println!("{vectors}; this system does not tell the peak"),
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! `dibo bench`: how fast an iteration is, next to other programs for the same iteration in the same run.
 //!
-//! dibo and a peer are timed alike: in every round each of them does one burst, one after the other, and of each the best burst counts. The
-//! bursts of dibo last as long as those of the fastest peer.
+//! dibo and a peer are timed alike: in every round each of them does one burst, one after the other, and of
+//! each the best burst counts. The bursts of dibo last as long as those of the fastest peer.
 mod cleaning;
 mod policy;
 
@@ -15,7 +15,8 @@ pub struct Options {
     /// A Python program for policy evaluation that prints "n=10: NAME 123 it/s, …" for n = 10, 100, 1000
     #[arg(long, value_name = "FILE")]
     peer: Option<PathBuf>,
-    /// A Python program for hyper-cleaning that takes --n, --hidden, --batch, --iters, --threads and prints "… 12.3 ms/iter …"
+    /// A Python program for hyper-cleaning that takes --n, --hidden, --batch, --iters, --threads and prints
+    /// "… 12.3 ms/iter …"
     #[arg(long, value_name = "FILE")]
     cleaning_peer: Option<PathBuf>,
     /// The Python to run them with
@@ -30,7 +31,8 @@ pub struct Options {
     /// Measure one part alone
     #[arg(long, value_enum)]
     only: Option<Part>,
-    /// Do the hyper-cleaning run alone and print its peak memory: what the bench starts as a process of its own
+    /// Do the hyper-cleaning run alone and print its peak memory: what the bench starts as a process of its
+    /// own
     #[arg(long, hide = true)]
     memory: bool,
 }
@@ -46,9 +48,14 @@ enum Part {
 
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<()> {
-    let cores = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
+    let cores =
+        options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
     ensure!((1..=1024).contains(&cores), "--threads is {cores}; it must be between 1 and 1024");
-    ensure!((1..=1000).contains(&options.rounds), "--rounds is {}; it must be between 1 and 1000", options.rounds);
+    ensure!(
+        (1..=1000).contains(&options.rounds),
+        "--rounds is {}; it must be between 1 and 1000",
+        options.rounds
+    );
     if options.memory {
         return cleaning::memory(cores);
     }
@@ -100,13 +107,21 @@ mod tests {
 
     #[test]
     fn peers_are_read() {
-        let lines = "warm\nn=10: numpy dense 26800 it/s, numba csr 404000 it/s; max difference 1e-15\nn=1000: numba csr 1360 it/s\n";
+        let lines = "warm\nn=10: numpy dense 26800 it/s, numba csr 404000 it/s; max difference \
+            1e-15\nn=1000: numba csr 1360 it/s\n";
         let found = policy::parse(lines);
         assert_eq!(
             found,
-            [(10, "numpy dense".to_string(), 26800.0), (10, "numba csr".to_string(), 404000.0), (1000, "numba csr".to_string(), 1360.0)]
+            [
+                (10, "numpy dense".to_string(), 26800.0),
+                (10, "numba csr".to_string(), 404000.0),
+                (1000, "numba csr".to_string(), 1360.0)
+            ]
         );
-        assert_eq!(cleaning::parse("torch 2.9 cpu n=10 hidden=256 batch=64: 50.00 ms/iter, 31.6 GFLOP/s\n"), Some(0.05));
+        assert_eq!(
+            cleaning::parse("torch 2.9 cpu n=10 hidden=256 batch=64: 50.00 ms/iter, 31.6 GFLOP/s\n"),
+            Some(0.05)
+        );
         assert_eq!(cleaning::parse("nothing of the kind"), None);
         assert!(policy::parse("n=ten: a 1 it/s").is_empty());
     }

@@ -10,8 +10,8 @@ use dibo::rows::Threads;
 use std::sync::Barrier;
 use std::thread;
 
-/// A size: agents, edge probability, length of each phase, and iterations of a peer's burst, all as in the peers' program, whose graphs are
-/// made beforehand.
+/// A size: agents, edge probability, length of each phase, and iterations of a peer's burst, all as in the
+/// peers' program, whose graphs are made beforehand.
 struct Size {
     n: usize,
     nu: f64,
@@ -65,7 +65,8 @@ struct Variant {
 }
 
 impl Variant {
-    /// Iterations a second of all its runs together, which begin at the same time, as the seeds of an experiment do.
+    /// Iterations a second of all its runs together, which begin at the same time, as the seeds of an
+    /// experiment do.
     fn rate(&self, size: &Size, seconds: f64) -> f64 {
         let start = Barrier::new(self.runs);
         let run = || {
@@ -83,7 +84,8 @@ impl Variant {
 /// Measures and prints.
 pub fn run(options: &Options, cores: usize) -> Result<()> {
     println!(
-        "FAB on policy evaluation (20 states, 5 features, 64-bit), iterations a second; each the best of {} bursts.\n",
+        "FAB on policy evaluation (20 states, 5 features, 64-bit), iterations a second; each the best of {} \
+        bursts.\n",
         options.rounds
     );
     let variant = |runs, threads, redraw| Variant { runs, threads, redraw };
@@ -95,7 +97,8 @@ pub fn run(options: &Options, cores: usize) -> Result<()> {
     ];
     let mut peers: Vec<Rate> = Vec::new();
     let mut best = [[0.0; 4]; 3];
-    // Size by size and variant by variant, so that idle teams of threads do not watch for work while another one is measured.
+    // Size by size and variant by variant, so that idle teams of threads do not watch for work while another
+    // one is measured.
     let mut lengths = [SECONDS; 3];
     for _ in 0..options.rounds {
         if let Some(path) = &options.peer {
@@ -121,16 +124,31 @@ pub fn run(options: &Options, cores: usize) -> Result<()> {
         }
     }
     let [threads, seeds] = [format!("{cores} threads"), format!("{cores} runs")];
-    println!("{:>6} {:>12} {threads:>12} {seeds:>12} {:>14} {:>9} {:>14}", "agents", "1 thread", "fresh graphs", "GFLOP/s", "graph making");
+    println!(
+        "{:>6} {:>12} {threads:>12} {seeds:>12} {:>14} {:>9} {:>14}",
+        "agents", "1 thread", "fresh graphs", "GFLOP/s", "graph making"
+    );
     for (size, best) in SIZES.iter().zip(&best) {
         let (gflops, share) = (best[0] * flops(size) / 1e9, graph_share(size));
         let [one, split, runs, fresh] = best;
-        println!("{:>6} {one:>12.0} {split:>12.0} {runs:>12.0} {fresh:>14.0} {gflops:>9.2} {share:>12.0} %", size.n);
+        println!(
+            "{:>6} {one:>12.0} {split:>12.0} {runs:>12.0} {fresh:>14.0} {gflops:>9.2} {share:>12.0} %",
+            size.n
+        );
     }
-    println!("\n\"{threads}\" share one run; \"{seeds}\" go side by side, a thread each, as the seeds of an experiment do (sum).");
-    println!("\"fresh graphs\": new random edges at each iteration, one thread. \"graph making\": its share when every graph is random.");
+    println!(
+        "\n\"{threads}\" share one run; \"{seeds}\" go side by side, a thread each, as the seeds of an \
+        experiment do (sum)."
+    );
+    println!(
+        "\"fresh graphs\": new random edges at each iteration, one thread. \"graph making\": its share when \
+        every graph is random."
+    );
     if !peers.is_empty() {
-        println!("\n{:>6} {:<16} {:>12} {:>12} {threads:>12} {seeds:>12}", "agents", "peer", "it/s", "dibo: 1 thread");
+        println!(
+            "\n{:>6} {:<16} {:>12} {:>12} {threads:>12} {seeds:>12}",
+            "agents", "peer", "it/s", "dibo: 1 thread"
+        );
         for (n, name, rate) in &peers {
             if let Some(s) = SIZES.iter().position(|size| size.n == *n) {
                 let [one, split, runs] = [0, 1, 2].map(|v| best[s][v] / rate);

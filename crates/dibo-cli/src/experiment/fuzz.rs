@@ -1,4 +1,5 @@
-//! The readers of experiment files: sweeps, and a million damaged inputs without a panic (`DIBO_FUZZ=1000000 cargo test --release fuzz`).
+//! The readers of experiment files: sweeps, and a million damaged inputs without a panic (`DIBO_FUZZ=1000000
+//! cargo test --release fuzz`).
 use super::text::Source;
 use super::*;
 use crate::results::{Curves, Manifest};
@@ -12,8 +13,10 @@ fn read(text: &str) -> Result<Experiment> {
 
 #[test]
 fn lists_are_sweeps_and_labels_tell_them_apart() {
-    let text = "[problem]\nkind = \"quadratic\"\nagents = [2, 3]\n[graph]\nphases = [1, 2, 3]\n[[algorithm]]\nname = \"fab\"\nlambda = 1\n\
-                eta_x = [0.1, { start = 0.2, decay = 0.01 }]\neta_y = 0.1\n[[algorithm]]\nname = \"fab\"\nlambda = 2\neta_x = 0.1\neta_y = 0.1\n";
+    let text = "[problem]\nkind = \"quadratic\"\nagents = [2, 3]\n[graph]\nphases = [1, 2, \
+        3]\n[[algorithm]]\nname = \"fab\"\nlambda = 1\n\
+                eta_x = [0.1, { start = 0.2, decay = 0.01 }]\neta_y = 0.1\n[[algorithm]]\nname = \
+                \"fab\"\nlambda = 2\neta_x = 0.1\neta_y = 0.1\n";
     let experiment = read(text).unwrap();
     let labels: Vec<_> = experiment.settings.iter().map(|s| s.series.label.as_str()).collect();
     assert_eq!(labels[0], "FAB agents=2 ηx=0.1");
@@ -27,7 +30,12 @@ fn overrides_reach_every_algorithm() {
     let source = Source { name: "test.toml".into(), text: FILE.into() };
     let set = ["algorithm.eta_x=0.5".to_string(), "run.iterations=7".into(), "seeds=3".into()];
     let experiment = parse(source.with(&set).unwrap(), "test", Path::new(".")).unwrap();
-    assert!(experiment.settings.iter().all(|s| s.algorithm.penalty_steps(0).unwrap().eta[0] == 0.5 && s.run.iterations == 7));
+    assert!(
+        experiment
+            .settings
+            .iter()
+            .all(|s| s.algorithm.penalty_steps(0).unwrap().eta[0] == 0.5 && s.run.iterations == 7)
+    );
     assert_eq!(experiment.seeds.len(), 3);
 }
 
@@ -106,15 +114,19 @@ fn fuzz_readers() {
     for i in 0..count {
         let result = match i % 4 {
             0 | 1 => read(&String::from_utf8_lossy(&damage.to(&small))).map(drop),
-            2 => dibo::trace::trace(&String::from_utf8_lossy(&damage.to(&trace))).map(drop).map_err(anyhow::Error::msg),
+            2 => dibo::trace::trace(&String::from_utf8_lossy(&damage.to(&trace)))
+                .map(drop)
+                .map_err(anyhow::Error::msg),
             // Files on disk are slower: every hundredth is enough.
             _ if i % 400 == 3 => {
-                let csv =
-                    "series,seed,iteration,seconds,bytes,gradients,products,relative_error\n0,0,0,0.0,0,0,0,1.0\n0,0,20,0.1,10,30,0,0.5\n";
+                let csv = "series,seed,iteration,seconds,bytes,gradients,products,relative_error\n0,0,0,0.0,0,0,0,1.0\n0,0,20,0.1,10,30,0,0.5\n";
                 let path = folder.path().join("curves.csv");
                 std::fs::write(&path, damage.to(csv)).unwrap();
-                std::fs::write(folder.path().join("manifest.json"), damage.to("{\"version\": \"0\", \"name\": \"n\", \"seeds\": [0]}"))
-                    .unwrap();
+                std::fs::write(
+                    folder.path().join("manifest.json"),
+                    damage.to("{\"version\": \"0\", \"name\": \"n\", \"seeds\": [0]}"),
+                )
+                .unwrap();
                 let manifest = Manifest::read(folder.path()).map(drop);
                 Curves::read_csv(&path).map(drop).and(manifest)
             }

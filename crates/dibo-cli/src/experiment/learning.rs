@@ -110,7 +110,10 @@ impl LearningSpec {
             return Err(format!("model is '{}'; known are linear, linear-no-bias, mlp, bert", self.model));
         }
         if (self.model == "bert") != (self.data == "imdb") {
-            return Err(format!("model is '{}' on {}; a bert reads texts (imdb), the other models images", self.model, self.data));
+            return Err(format!(
+                "model is '{}' on {}; a bert reads texts (imdb), the other models images",
+                self.model, self.data
+            ));
         }
         if self.length < 4 || self.length > 512 {
             return Err(format!("length is {}; it must be between 4 and 512", self.length));
@@ -119,7 +122,9 @@ impl LearningSpec {
             return Err(format!("bits is {}; it must be 32 or 64", self.bits));
         }
         if (self.train == 0) != (self.validation == 0) {
-            return Err("train and validation must both be given, or neither (then nine tenths and one tenth)".into());
+            return Err(
+                "train and validation must both be given, or neither (then nine tenths and one tenth)".into(),
+            );
         }
         if self.hidden == 0 || self.hidden > 1 << 20 {
             return Err(format!("hidden is {}; it must be between 1 and {}", self.hidden, 1 << 20));
@@ -128,7 +133,13 @@ impl LearningSpec {
     }
 
     /// Makes the problem of one seed.
-    pub fn build<T: Real>(&self, tuning: bool, changes: Changes, seed: u64, threads: &Threads) -> Result<Learning<T>> {
+    pub fn build<T: Real>(
+        &self,
+        tuning: bool,
+        changes: Changes,
+        seed: u64,
+        threads: &Threads,
+    ) -> Result<Learning<T>> {
         let (mut train, mut test) = match self.model.as_str() {
             "bert" => data::texts(&self.data, &self.pretrained, self.length)?,
             _ => data::load(&self.data)?,
@@ -154,7 +165,8 @@ impl LearningSpec {
             seed,
         };
         let dealt = recipe.deal(train, test).map_err(|e| anyhow!("{}: {e}", self.data))?;
-        // Images in the agents' order are faster to read, but where most of a large set is in use that would be a second copy of the data.
+        // Images in the agents' order are faster to read, but where most of a large set is in use that would
+        // be a second copy of the data.
         let used: usize = dealt.hands.iter().map(|h| h.train.len() + h.validation.len()).sum();
         let dealt = Arc::new(if used < COPIED.max(dealt.data.len() / 4) { dealt.compact() } else { dealt });
         let model = match self.model.as_str() {
@@ -163,7 +175,8 @@ impl LearningSpec {
             "linear-no-bias" => Model::LinearNoBias,
             _ => Model::Linear,
         };
-        let problem = Learning::new(dealt, model, self.task(tuning, &changes), self.scaling, seed).map_err(anyhow::Error::msg)?;
+        let problem = Learning::new(dealt, model, self.task(tuning, &changes), self.scaling, seed)
+            .map_err(anyhow::Error::msg)?;
         let problem = match model {
             Model::Bert(bert) => {
                 let mut begin = problem.net().start(seed);
@@ -172,14 +185,18 @@ impl LearningSpec {
             }
             _ => problem,
         };
-        let problem = problem.baseline(changes.train_on, changes.tau.unwrap_or(self.tau)).threads(threads.clone());
+        let problem =
+            problem.baseline(changes.train_on, changes.tau.unwrap_or(self.tau)).threads(threads.clone());
         Ok(if self.batch > 0 { problem.batch(self.batch) } else { problem })
     }
 
     /// What the upper level decides.
     pub fn task(&self, tuning: bool, changes: &Changes) -> Task {
         match tuning {
-            true => Task::Tuning { form: changes.tau_form.unwrap_or(self.tau_form), tau: changes.tau_start.unwrap_or(self.tau) },
+            true => Task::Tuning {
+                form: changes.tau_form.unwrap_or(self.tau_form),
+                tau: changes.tau_start.unwrap_or(self.tau),
+            },
             false => Task::Cleaning { tau: self.tau, psi: self.psi },
         }
     }

@@ -77,7 +77,13 @@ struct Head {
 
 impl Default for Head {
     fn default() -> Self {
-        Head { name: String::new(), title: String::new(), about: String::new(), seeds: toml::Value::Integer(1), claims: Vec::new() }
+        Head {
+            name: String::new(),
+            title: String::new(),
+            about: String::new(),
+            seeds: toml::Value::Integer(1),
+            claims: Vec::new(),
+        }
     }
 }
 
@@ -112,14 +118,22 @@ pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experi
             ("run", DeValue::Table(t)) => run = Some(Section::new(&source, at, t)?),
             ("algorithm" | "figure", DeValue::Array(list)) => {
                 for item in list.iter() {
-                    let Some(table) = item.get_ref().as_table() else { return Err(wrong("written as [[…]] tables")) };
+                    let Some(table) = item.get_ref().as_table() else {
+                        return Err(wrong("written as [[…]] tables"));
+                    };
                     let section = Section::new(&source, item.span().start, table)?;
-                    if key.get_ref() == "algorithm" { algorithms.push(section) } else { figures.push(section) }
+                    if key.get_ref() == "algorithm" {
+                        algorithms.push(section)
+                    } else {
+                        figures.push(section)
+                    }
                 }
             }
             ("case", DeValue::Array(list)) => {
                 for item in list.iter() {
-                    let Some(table) = item.get_ref().as_table() else { return Err(wrong("written as [[…]] tables")) };
+                    let Some(table) = item.get_ref().as_table() else {
+                        return Err(wrong("written as [[…]] tables"));
+                    };
                     cases.push(case(&source, item.span().start, table)?);
                 }
             }
@@ -135,7 +149,12 @@ pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experi
         toml::Value::Array(list) if !list.is_empty() => {
             list.iter().filter_map(|s| s.as_integer().and_then(|s| u64::try_from(s).ok())).collect()
         }
-        other => return Err(head.error("seeds", format!("seeds is {other}; it must be how many (1 to 100000) or a list of them"))),
+        other => {
+            return Err(head.error(
+                "seeds",
+                format!("seeds is {other}; it must be how many (1 to 100000) or a list of them"),
+            ));
+        }
     };
     let empty = DeTable::new();
     let none = || Section::new(&source, 0, &empty);
@@ -145,7 +164,11 @@ pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experi
     };
     let (graph, run) = (graph.map_or_else(none, Ok)?, run.map_or_else(none, Ok)?);
     if algorithms.is_empty() {
-        bail!("{}: no [[algorithm]] is given; known are {}", source.name, NAMES.iter().map(|n| n.0).collect::<Vec<_>>().join(", "));
+        bail!(
+            "{}: no [[algorithm]] is given; known are {}",
+            source.name,
+            NAMES.iter().map(|n| n.0).collect::<Vec<_>>().join(", ")
+        );
     }
     let mut figures = figures.iter().map(|f| f.read::<Figure>(&[])).collect::<Result<Vec<_>>>()?;
     if cases.is_empty() {
@@ -169,7 +192,8 @@ pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experi
     label(&mut settings);
     if figures.is_empty() {
         // A file that asks for no plot gets the one that nearly everybody wants.
-        let learning = settings.iter().all(|s| !s.has_closed_forms() && s.series.settings.contains_key("problem.data"));
+        let learning =
+            settings.iter().all(|s| !s.has_closed_forms() && s.series.settings.contains_key("problem.data"));
         let (y, log) = if learning { ("test_accuracy", "") } else { ("relative_error", "y") };
         figures.push(Figure::line(y, log));
     }
@@ -190,17 +214,24 @@ pub fn parse(source: Source, default_name: &str, folder: &Path) -> Result<Experi
 /// Sections of a file that a case can change.
 const SECTIONS: [&str; 4] = ["problem", "graph", "run", "algorithm"];
 
-/// A `[[case]]`: settings that belong together, such as `graph.nu = 0.5` with `problem.omega = 3`. Every algorithm runs in every case.
+/// A `[[case]]`: settings that belong together, such as `graph.nu = 0.5` with `problem.omega = 3`. Every
+/// algorithm runs in every case.
 fn case<'a>(source: &'a Source, at: usize, table: &DeTable<'_>) -> Result<[Section<'a>; 4]> {
     let mut parts = [(); 4].map(|()| Section::new(source, at, &DeTable::new()));
     for (key, value) in table.iter() {
         let place = SECTIONS.iter().position(|name| *name == &**key.get_ref());
         let inline = source.text.get(value.span().start..).is_some_and(|t| t.starts_with('{'));
         match (place, value.get_ref()) {
-            (Some(place), DeValue::Table(t)) if !inline => parts[place] = Section::new(source, key.span().start, t),
+            (Some(place), DeValue::Table(t)) if !inline => {
+                parts[place] = Section::new(source, key.span().start, t)
+            }
             _ => {
-                let form = "graph.nu = 0.5, one on each line; the sections are problem, graph, run and algorithm";
-                return Err(source.error(key.span().start, format!("{}: write the settings of a case as {form}", key.get_ref())));
+                let form =
+                    "graph.nu = 0.5, one on each line; the sections are problem, graph, run and algorithm";
+                return Err(source.error(
+                    key.span().start,
+                    format!("{}: write the settings of a case as {form}", key.get_ref()),
+                ));
             }
         }
     }
@@ -208,7 +239,13 @@ fn case<'a>(source: &'a Source, at: usize, table: &DeTable<'_>) -> Result<[Secti
     Ok([p?, g?, r?, a?])
 }
 
-fn setting(source: &Source, p: &Section<'_>, g: &Section<'_>, r: &Section<'_>, a: &Section<'_>) -> Result<Setting> {
+fn setting(
+    source: &Source,
+    p: &Section<'_>,
+    g: &Section<'_>,
+    r: &Section<'_>,
+    a: &Section<'_>,
+) -> Result<Setting> {
     let name = a.get("name").ok_or_else(|| a.error("", "this [[algorithm]] has no name"))?;
     let algorithm = algorithm::find::<f64, _>(&name, AlgorithmSection(a))?;
     algorithm.check().map_err(|e| a.value_error(e))?;
@@ -216,7 +253,9 @@ fn setting(source: &Source, p: &Section<'_>, g: &Section<'_>, r: &Section<'_>, a
     let changes = changes(a, algorithm.needs() == Needs::SingleLevel)?;
     let sections = [("problem", p), ("graph", g), ("run", r), ("algorithm", a)];
     let mut series = Series {
-        label: a.get("label").unwrap_or_else(|| NAMES.iter().find(|n| n.0 == name).map_or(name.clone(), |n| n.1.into())),
+        label: a
+            .get("label")
+            .unwrap_or_else(|| NAMES.iter().find(|n| n.0 == name).map_or(name.clone(), |n| n.1.into())),
         algorithm: name,
         settings: Default::default(),
         swept: Vec::new(),
@@ -224,7 +263,9 @@ fn setting(source: &Source, p: &Section<'_>, g: &Section<'_>, r: &Section<'_>, a
     };
     for (section, content) in sections {
         series.settings.extend(content.settings().map(|(k, v)| (format!("{section}.{k}"), v)));
-        series.swept.extend(content.swept().map(|k| format!("{section}.{k}")).filter(|k| k != "algorithm.label"));
+        series
+            .swept
+            .extend(content.swept().map(|k| format!("{section}.{k}")).filter(|k| k != "algorithm.label"));
     }
     // A group gathers algorithms for a panel or a claim; it shows like a swept value.
     series.swept.extend(a.get("group").map(|_| "algorithm.group".to_string()));
@@ -240,14 +281,22 @@ fn setting(source: &Source, p: &Section<'_>, g: &Section<'_>, r: &Section<'_>, a
     })
 }
 
-/// The keys `train_on`, `tau` and `tau_form` of an `[[algorithm]]`: what a single-level method minimises, or where and how another one learns τ.
+/// The keys `train_on`, `tau` and `tau_form` of an `[[algorithm]]`: what a single-level method minimises, or
+/// where and how another one learns τ.
 fn changes(a: &Section<'_>, single_level: bool) -> Result<Changes> {
     let train_on = match a.get("train_on").as_deref() {
         None | Some("both") => TrainOn::Both,
         Some("validation") => TrainOn::Validation,
-        Some(other) => return Err(a.error("train_on", format!("train_on is '{other}'; it must be \"both\" or \"validation\""))),
+        Some(other) => {
+            return Err(
+                a.error("train_on", format!("train_on is '{other}'; it must be \"both\" or \"validation\""))
+            );
+        }
     };
-    let tau = a.get("tau").map(|t| t.parse::<f64>().ok().filter(|t| *t >= 0.0 && t.is_finite()).ok_or(t)).transpose();
+    let tau = a
+        .get("tau")
+        .map(|t| t.parse::<f64>().ok().filter(|t| *t >= 0.0 && t.is_finite()).ok_or(t))
+        .transpose();
     let tau = tau.map_err(|t| a.error("tau", format!("tau is {t}; it must be a number, 0 or more")))?;
     let tau_form = match a.get("tau_form").as_deref() {
         None => None,
@@ -255,9 +304,19 @@ fn changes(a: &Section<'_>, single_level: bool) -> Result<Changes> {
         Some("projected") => Some(TauForm::Projected),
         Some("exp") => Some(TauForm::Exp),
         Some("softplus") => Some(TauForm::Softplus),
-        Some(other) => return Err(a.error("tau_form", format!("tau_form is '{other}'; known are plain, projected, exp, softplus"))),
+        Some(other) => {
+            return Err(a.error(
+                "tau_form",
+                format!("tau_form is '{other}'; known are plain, projected, exp, softplus"),
+            ));
+        }
     };
-    Ok(Changes { train_on, tau: tau.filter(|_| single_level), tau_start: tau.filter(|_| !single_level), tau_form })
+    Ok(Changes {
+        train_on,
+        tau: tau.filter(|_| single_level),
+        tau_start: tau.filter(|_| !single_level),
+        tau_form,
+    })
 }
 
 /// Adds what is swept to the labels, and more where two would still be the same.
@@ -265,8 +324,9 @@ fn label(settings: &mut [Setting]) {
     let labels: Vec<String> = settings
         .iter()
         .map(|s| {
-            let parts =
-                s.series.swept.iter().map(|key| format!("{}={}", symbol(key).replace(' ', "-"), s.series.settings[key].replace(' ', "")));
+            let parts = s.series.swept.iter().map(|key| {
+                format!("{}={}", symbol(key).replace(' ', "-"), s.series.settings[key].replace(' ', ""))
+            });
             std::iter::once(s.series.label.clone()).chain(parts).collect::<Vec<_>>().join(" ")
         })
         .collect();
@@ -276,16 +336,27 @@ fn label(settings: &mut [Setting]) {
         for j in &twins {
             for key in settings[i].series.settings.keys().chain(settings[*j].series.settings.keys()) {
                 let differs = settings[i].series.settings.get(key) != settings[*j].series.settings.get(key);
-                if differs && key.starts_with("algorithm.") && key != "algorithm.label" && key != "algorithm.group" {
+                if differs
+                    && key.starts_with("algorithm.")
+                    && key != "algorithm.label"
+                    && key != "algorithm.group"
+                {
                     differing.insert(key.clone());
                 }
             }
         }
         let extra: Vec<String> = differing
             .iter()
-            .filter_map(|k| settings[i].series.settings.get(k).map(|v| format!("{}={}", symbol(k).replace(' ', "-"), v.replace(' ', ""))))
+            .filter_map(|k| {
+                settings[i]
+                    .series
+                    .settings
+                    .get(k)
+                    .map(|v| format!("{}={}", symbol(k).replace(' ', "-"), v.replace(' ', "")))
+            })
             .collect();
-        settings[i].series.label = std::iter::once(labels[i].clone()).chain(extra).collect::<Vec<_>>().join(" ");
+        settings[i].series.label =
+            std::iter::once(labels[i].clone()).chain(extra).collect::<Vec<_>>().join(" ");
         settings[i].series.swept.extend(differing);
     }
 }
@@ -293,7 +364,9 @@ fn label(settings: &mut [Setting]) {
 impl Setting {
     /// The problem of one seed.
     pub fn problem(&self, seed: u64, folder: &Path, threads: &Threads) -> Result<Problem> {
-        self.problem.build(seed, folder, self.changes, threads).with_context(|| format!("{}: [problem]", self.place))
+        self.problem
+            .build(seed, folder, self.changes, threads)
+            .with_context(|| format!("{}: [problem]", self.place))
     }
 
     /// True for policy evaluation, whose constants are known before a run.
@@ -310,8 +383,12 @@ impl Setting {
 
     /// Names the problem and the network, which other settings may share.
     pub fn place_key(&self) -> String {
-        let of_place =
-            |key: &str| key.starts_with("problem.") || key.starts_with("graph.") || key == "algorithm.tau" || key == "algorithm.train_on";
+        let of_place = |key: &str| {
+            key.starts_with("problem.")
+                || key.starts_with("graph.")
+                || key == "algorithm.tau"
+                || key == "algorithm.train_on"
+        };
         format!(
             "{:?} {}",
             self.series.settings.iter().filter(|(key, _)| of_place(key)).collect::<Vec<_>>(),
@@ -319,7 +396,8 @@ impl Setting {
         )
     }
 
-    /// True for the methods that pull decisions through A and push trackers through B, one round an iteration: what the theory is about.
+    /// True for the methods that pull decisions through A and push trackers through B, one round an
+    /// iteration: what the theory is about.
     pub fn mixes_by_pulling(&self) -> bool {
         ["fab", "static-fab", "push-pull", "push-pull-soba"].contains(&self.series.algorithm.as_str())
     }
@@ -331,7 +409,8 @@ impl Setting {
 
     /// The graphs of one seed, with frozen weights where the algorithm wants them.
     pub fn graphs(&self, agents: usize, seed: u64, folder: &Path) -> Result<Sequence> {
-        let sequence = self.graph.build(agents, seed, folder).with_context(|| format!("{}: [graph]", self.place))?;
+        let sequence =
+            self.graph.build(agents, seed, folder).with_context(|| format!("{}: [graph]", self.place))?;
         Ok(if self.algorithm.frozen_weights() { sequence.frozen() } else { sequence })
     }
 
@@ -340,7 +419,8 @@ impl Setting {
         self.graph.loss(seed).ok().flatten().map(|loss| (loss, self.algorithm.running_sums()))
     }
 
-    /// Refuses what cannot run: a problem without what the algorithm needs, a graph that breaks the assumptions.
+    /// Refuses what cannot run: a problem without what the algorithm needs, a graph that breaks the
+    /// assumptions.
     pub fn check(&self, seed: u64, folder: &Path) -> Result<()> {
         self.check_needs(seed, folder)?;
         self.check_graph(seed, folder)
@@ -366,7 +446,10 @@ impl Setting {
             let graphs = self.graphs(self.agents(seed, folder)?, seed, folder)?;
             let window = self.graph.window(graphs.graphs());
             if let Err(e) = check_connected(graphs.graphs(), window, self.run.iterations) {
-                bail!("{}: [graph]: seed {seed}: {e}; set allow_disconnected = true to run all the same", self.place);
+                bail!(
+                    "{}: [graph]: seed {seed}: {e}; set allow_disconnected = true to run all the same",
+                    self.place
+                );
             }
         }
         Ok(())

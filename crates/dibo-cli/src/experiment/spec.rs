@@ -35,7 +35,8 @@ pub struct PolicyEvaluationSpec {
 
 impl Default for PolicyEvaluationSpec {
     fn default() -> Self {
-        let Instance { agents, states, features, gamma, tau, feature_patterns, reward_patterns, blocks } = Instance::default();
+        let Instance { agents, states, features, gamma, tau, feature_patterns, reward_patterns, blocks } =
+            Instance::default();
         PolicyEvaluationSpec {
             agents,
             states,
@@ -137,7 +138,9 @@ impl ProblemSpec {
         };
         let real = |name: &str, value: f64, from: f64, to: f64| match value >= from && value <= to {
             true => Ok(()),
-            false if to == f64::MAX => Err(format!("{name} is {value}; it must be a finite number, {from} or more")),
+            false if to == f64::MAX => {
+                Err(format!("{name} is {value}; it must be a finite number, {from} or more"))
+            }
             false => Err(format!("{name} is {value}; it must lie between {from} and {to}")),
         };
         match self {
@@ -145,7 +148,8 @@ impl ProblemSpec {
                 for (name, value) in [("agents", p.agents), ("states", p.states), ("features", p.features)] {
                     size(name, value)?;
                 }
-                for (name, value) in [("omega", p.omega), ("f_weight", p.f_weight), ("g_weight", p.g_weight)] {
+                for (name, value) in [("omega", p.omega), ("f_weight", p.f_weight), ("g_weight", p.g_weight)]
+                {
                     real(name, value, 0.0, f64::MAX)?;
                 }
                 real("gamma", p.gamma, 0.0, 1.0)?;
@@ -153,9 +157,16 @@ impl ProblemSpec {
                     .map_err(|_| format!("tau is {}; it must be a finite number above 0", p.tau))?;
                 size("feature_patterns", p.feature_patterns)?;
                 // Tables are dense: refuse what no memory holds.
-                let numbers = (p.agents + p.states) as f64 * p.states as f64 + p.feature_patterns as f64 * (p.states * p.features) as f64;
-                real("states", numbers, 0.0, 2e9)
-                    .map_err(|_| format!("states is {}; with {} agents its tables need {:.0} GB", p.states, p.agents, numbers * 8e-9))
+                let numbers = (p.agents + p.states) as f64 * p.states as f64
+                    + p.feature_patterns as f64 * (p.states * p.features) as f64;
+                real("states", numbers, 0.0, 2e9).map_err(|_| {
+                    format!(
+                        "states is {}; with {} agents its tables need {:.0} GB",
+                        p.states,
+                        p.agents,
+                        numbers * 8e-9
+                    )
+                })
             }
             ProblemSpec::Learning(p, _) => p.check(),
             ProblemSpec::Quadratic(QuadraticSpec { agents, dim_x, dim_y, .. })
@@ -164,7 +175,8 @@ impl ProblemSpec {
                     size(name, value)?;
                 }
                 let numbers = *agents as f64 * ((dim_x + dim_y) as f64).powi(2);
-                real("dim_y", numbers, 0.0, 1e9).map_err(|_| format!("dim_y is {dim_y}; the matrices need {:.0} GB", numbers * 8e-9))
+                real("dim_y", numbers, 0.0, 1e9)
+                    .map_err(|_| format!("dim_y is {dim_y}; the matrices need {:.0} GB", numbers * 8e-9))
             }
         }
     }
@@ -176,10 +188,12 @@ impl ProblemSpec {
             ProblemSpec::Quadratic(p) => p.agents,
             ProblemSpec::Robust(p) => p.agents,
             ProblemSpec::Learning(p, _) => p.agents,
-            ProblemSpec::PolicyEvaluation(_) => match self.build(seed, folder, Changes::default(), &Threads::one())? {
-                Problem::PolicyEvaluation(p) => Bilevel::agents(&*p),
-                _ => unreachable!("a policy-evaluation file makes that problem"),
-            },
+            ProblemSpec::PolicyEvaluation(_) => {
+                match self.build(seed, folder, Changes::default(), &Threads::one())? {
+                    Problem::PolicyEvaluation(p) => Bilevel::agents(&*p),
+                    _ => unreachable!("a policy-evaluation file makes that problem"),
+                }
+            }
         })
     }
 
@@ -207,22 +221,34 @@ impl ProblemSpec {
                     .map_err(anyhow::Error::msg)?
                 } else {
                     let path = folder.join(&p.file);
-                    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-                    let tables: trace::Problem = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+                    let text = std::fs::read_to_string(&path)
+                        .with_context(|| format!("cannot read {}", path.display()))?;
+                    let tables: trace::Problem =
+                        serde_json::from_str(&text).with_context(|| path.display().to_string())?;
                     tables.build().map_err(|e| anyhow::anyhow!("{}: {e}", path.display()))?
                 };
                 let f_weight = if p.f_weight == 0.0 { 1.0 / problem.states() as f64 } else { p.f_weight };
                 let g_weight = if p.g_weight == 0.0 { 1.0 } else { p.g_weight };
-                Ok(Problem::PolicyEvaluation(Box::new(problem.weights(f_weight, g_weight).noise(p.omega, p.noise_on, seed))))
+                Ok(Problem::PolicyEvaluation(Box::new(
+                    problem.weights(f_weight, g_weight).noise(p.omega, p.noise_on, seed),
+                )))
             }
             ProblemSpec::Learning(p, tuning) if p.bits == 64 => {
                 Ok(Problem::Learning64(Box::new(p.build(*tuning, changes, seed, threads)?)))
             }
-            ProblemSpec::Learning(p, tuning) => Ok(Problem::Learning32(Box::new(p.build(*tuning, changes, seed, threads)?))),
-            ProblemSpec::Quadratic(p) => {
-                Ok(Problem::Quadratic(Box::new(Quadratic::random(p.agents, p.dim_x, p.dim_y, seed, p.indefinite))))
+            ProblemSpec::Learning(p, tuning) => {
+                Ok(Problem::Learning32(Box::new(p.build(*tuning, changes, seed, threads)?)))
             }
-            ProblemSpec::Robust(p) => Ok(Problem::Robust(Box::new(Robust::random(p.agents, p.dim_x, p.dim_y, seed)))),
+            ProblemSpec::Quadratic(p) => Ok(Problem::Quadratic(Box::new(Quadratic::random(
+                p.agents,
+                p.dim_x,
+                p.dim_y,
+                seed,
+                p.indefinite,
+            )))),
+            ProblemSpec::Robust(p) => {
+                Ok(Problem::Robust(Box::new(Robust::random(p.agents, p.dim_x, p.dim_y, seed))))
+            }
         }
     }
 }
@@ -264,7 +290,10 @@ impl Default for GraphSpec {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(untagged, expecting = "weights must be \"uniform\", a number, or a list of numbers used in turn by the senders")]
+#[serde(
+    untagged,
+    expecting = "weights must be \"uniform\", a number, or a list of numbers used in turn by the senders"
+)]
 enum Weights {
     Word(String),
     One(f64),
@@ -286,7 +315,10 @@ impl GraphSpec {
         if let Weights::Word(word) = &spec.weights
             && word != "uniform"
         {
-            return Err(section.error("weights", format!("weights is '{word}'; it must be \"uniform\", a number or a list of numbers")));
+            return Err(section.error(
+                "weights",
+                format!("weights is '{word}'; it must be \"uniform\", a number or a list of numbers"),
+            ));
         }
         if !GRAPHS.split(", ").any(|k| k == spec.kind) {
             return Err(section.error("kind", format!("graph kind is '{}'; known are {GRAPHS}", spec.kind)));
@@ -295,7 +327,8 @@ impl GraphSpec {
         Ok(spec)
     }
 
-    /// Which messages are lost with one seed, if any are: `loss` is their share, `burst` the mean length of a run of losses (0: independent).
+    /// Which messages are lost with one seed, if any are: `loss` is their share, `burst` the mean length of a
+    /// run of losses (0: independent).
     pub fn loss(&self, seed: u64) -> Result<Option<Loss>, String> {
         let loss = Loss::new(self.loss, (self.burst != 0.0).then_some(self.burst), seed)?;
         Ok((self.loss > 0.0).then_some(loss))
@@ -314,15 +347,19 @@ impl GraphSpec {
     pub fn build(&self, n: usize, seed: u64, folder: &Path) -> Result<Sequence> {
         let graphs: Arc<dyn GraphSequence> = match self.kind.as_str() {
             "cycle" => Arc::new(graph::Cycle::new(n, self.nu, seed).phases(self.phases).redraw(self.redraw)),
-            "erdos-renyi" => Arc::new(graph::ErdosRenyi::new(n, self.nu, seed, self.connected).redraw(self.redraw)),
+            "erdos-renyi" => {
+                Arc::new(graph::ErdosRenyi::new(n, self.nu, seed, self.connected).redraw(self.redraw))
+            }
             "ring" => Arc::new(graph::Static::ring(n)),
             "complete" => Arc::new(graph::Static::complete(n)),
             "exponential" => Arc::new(graph::Static::exponential(n)),
             "one-peer-exponential" => Arc::new(graph::OnePeerExponential::new(n)),
             _ => {
                 let path = folder.join(&self.file);
-                let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read the graph file {}", path.display()))?;
-                let list: Vec<trace::Graph> = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+                let text = std::fs::read_to_string(&path)
+                    .with_context(|| format!("cannot read the graph file {}", path.display()))?;
+                let list: Vec<trace::Graph> =
+                    serde_json::from_str(&text).with_context(|| path.display().to_string())?;
                 return trace::mixing(&list, n).map_err(|e| anyhow::anyhow!("{}: {e}", path.display()));
             }
         };
@@ -370,7 +407,8 @@ impl RunSpec {
     /// Reads `[run]` and checks its values.
     pub fn read(section: &Section<'_>) -> Result<Self> {
         let spec: RunSpec = section.read(&[])?;
-        for (name, value) in [("iterations", spec.iterations), ("every", spec.every), ("points", spec.points)] {
+        for (name, value) in [("iterations", spec.iterations), ("every", spec.every), ("points", spec.points)]
+        {
             if value == 0 {
                 return Err(section.error(name, format!("{name} is 0; it must be 1 or more")));
             }
@@ -398,7 +436,8 @@ impl RunSpec {
         &self.metric
     }
 
-    /// Distance between the points of a curve that are kept: the same for all seeds, so that they can be averaged.
+    /// Distance between the points of a curve that are kept: the same for all seeds, so that they can be
+    /// averaged.
     pub fn keep_every(&self) -> usize {
         self.every * self.iterations.div_ceil(self.every).div_ceil(self.points).max(1)
     }

@@ -32,7 +32,9 @@ algorithm.lambda = 10
 #[test]
 fn cases_change_settings_together() {
     let e = read(CASES, &[]).unwrap();
-    let of = |e: &Experiment, key: &str| e.settings.iter().map(|s| s.series.settings[key].clone()).collect::<Vec<_>>();
+    let of = |e: &Experiment, key: &str| {
+        e.settings.iter().map(|s| s.series.settings[key].clone()).collect::<Vec<_>>()
+    };
     assert_eq!(of(&e, "graph.nu"), ["0.1", "0.1", "0.5"]);
     assert_eq!(of(&e, "problem.omega"), ["1", "2", "3"]);
     assert_eq!(of(&e, "algorithm.lambda"), ["60", "60", "10"]);
@@ -85,9 +87,15 @@ eta = 0.005
         Problem::Learning32(p) => dibo::problem::Bilevel::start(&*p).x,
         _ => panic!("tuning is learning"),
     };
-    assert_eq!(e.settings.iter().map(starts).collect::<Vec<_>>(), [[[0.15f64.ln()]], [[0.0]], [[0.15f64.ln()]]]);
-    // Whoever learns τ = x itself is told that it may fall below 0; it is also what a file gets that says nothing.
-    let plain = |text: &str| read(text, &[]).unwrap().settings.iter().map(Setting::learns_plain_tau).collect::<Vec<_>>();
+    assert_eq!(
+        e.settings.iter().map(starts).collect::<Vec<_>>(),
+        [[[0.15f64.ln()]], [[0.0]], [[0.15f64.ln()]]]
+    );
+    // Whoever learns τ = x itself is told that it may fall below 0; it is also what a file gets that says
+    // nothing.
+    let plain = |text: &str| {
+        read(text, &[]).unwrap().settings.iter().map(Setting::learns_plain_tau).collect::<Vec<_>>()
+    };
     assert_eq!(plain(text), [false, true, false]);
     assert_eq!(plain(&text.replace("tau_form = \"exp\"", "")), [true, true, false]);
     let error = format!("{:#}", read(&text.replace("\"plain\"", "\"square\""), &[]).err().unwrap());
@@ -103,7 +111,8 @@ fn every_built_in_experiment_runs() {
         assert!(!full.title.is_empty() && full.about.len() > 100 && !full.figures.is_empty(), "{name}");
         let mut short = vec!["run.iterations=3".to_string(), "run.every=1".into()];
         if full.settings[0].series.settings.contains_key("problem.data") {
-            // Tests have no downloaded data: the part of MNIST that comes with dibo stands in, with fewer samples where fixed numbers are asked for.
+            // Tests have no downloaded data: the part of MNIST that comes with dibo stands in, with fewer
+            // samples where fixed numbers are asked for.
             short.push("problem.data=mnist-2500".into());
             if full.settings[0].series.settings.get("problem.model").is_some_and(|m| m == "bert") {
                 short.push("problem.model=linear".into());
@@ -122,14 +131,20 @@ fn every_built_in_experiment_runs() {
             assert!(check::explain(&e).unwrap().contains("smallest weights"), "{name}");
         }
         let out = folder.join(name);
-        let options =
-            runner::Options { out: out.clone(), overrides: vec!["run.iterations=3".into()], threads: 2, engine: None, quiet: true };
+        let options = runner::Options {
+            out: out.clone(),
+            overrides: vec!["run.iterations=3".into()],
+            threads: 2,
+            engine: None,
+            quiet: true,
+        };
         let (manifest, curves) = runner::run(&e, &options).unwrap();
         check::pictures(&e, &out).unwrap();
         let judged = claims::judge(&manifest, &curves);
         assert_eq!(judged.len(), e.claims.len());
         assert!(judged.iter().all(|c| !c.statement.is_empty()), "{name} asks for a claim that nobody judges");
-        let page = report::write(&out, &manifest, &curves, &judged, &claims::extras(&manifest, &curves)).unwrap();
+        let page =
+            report::write(&out, &manifest, &curves, &judged, &claims::extras(&manifest, &curves)).unwrap();
         let text = std::fs::read_to_string(page).unwrap();
         let undrawn = text.split("Not drawn").nth(1).map(|t| t.chars().take(120).collect::<String>());
         // Three iterations are too few for a value at the end of a run that stops at a target.
@@ -138,7 +153,8 @@ fn every_built_in_experiment_runs() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Of the table's 21 rows exactly the divergent ones carry the warning about ηy and ηz, on each of the ten instances.
+/// Of the table's 21 rows exactly the divergent ones carry the warning about ηy and ηz, on each of the ten
+/// instances.
 #[test]
 fn the_table_s_divergent_rows_are_warned_of_and_no_others() {
     let e = load("sensitivity", &[]).unwrap();
@@ -156,15 +172,19 @@ fn the_table_s_divergent_rows_are_warned_of_and_no_others() {
     }
 }
 
-/// The network's own condition: patterns in blocks on a ring make the printed step diverge, patterns in turn do not.
+/// The network's own condition: patterns in blocks on a ring make the printed step diverge, patterns in turn
+/// do not.
 #[test]
 fn rings_are_warned_of_where_they_diverge() {
     let e = load("ring-size", &["run.iterations=50000".into()]).unwrap();
     let mut known = check::Known::default();
     let mut warned = |blocks: &str, eta: &str, agents: &str| {
         let text = |s: &Setting, key: &str| s.series.settings.get(key).cloned().unwrap_or_default();
-        let wanted =
-            |s: &&Setting| text(s, "problem.blocks") == blocks && text(s, "algorithm.eta_x") == eta && text(s, "problem.agents") == agents;
+        let wanted = |s: &&Setting| {
+            text(s, "problem.blocks") == blocks
+                && text(s, "algorithm.eta_x") == eta
+                && text(s, "problem.agents") == agents
+        };
         let setting = e.settings.iter().find(wanted).unwrap();
         check::warnings(setting, 0, &e.folder, &mut known).unwrap()
     };

@@ -1,5 +1,5 @@
-//! Experiment files as text: sweeps are unfolded and sections cut out **in place**, so that every error still points at the line of the
-//! file that the user wrote.
+//! Experiment files as text: sweeps are unfolded and sections cut out **in place**, so that every error still
+//! points at the line of the file that the user wrote.
 use anyhow::{Result, anyhow};
 use dibo::algorithm::Reader;
 use serde::Serialize;
@@ -27,31 +27,43 @@ impl Source {
 
     /// An error of the TOML reader, on one line.
     pub fn toml_error(&self, error: &toml::de::Error) -> anyhow::Error {
-        let message = error.message().split('\n').map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join("; ");
+        let message = error
+            .message()
+            .split('\n')
+            .map(str::trim)
+            .filter(|l| !l.is_empty())
+            .collect::<Vec<_>>()
+            .join("; ");
         self.error(error.span().map_or(0, |s| s.start), message)
     }
 
-    /// The text with `--set key=value` carried out. `algorithm.key` sets it in every algorithm that has the key.
+    /// The text with `--set key=value` carried out. `algorithm.key` sets it in every algorithm that has the
+    /// key.
     pub fn with(mut self, overrides: &[String]) -> Result<Source> {
         if overrides.is_empty() {
             return Ok(self);
         }
-        let mut document: toml_edit::DocumentMut = self
-            .text
-            .parse()
-            .map_err(|e: toml_edit::TomlError| self.error(e.span().map_or(0, |s| s.start), e.message().replace('\n', "; ")))?;
+        let mut document: toml_edit::DocumentMut = self.text.parse().map_err(|e: toml_edit::TomlError| {
+            self.error(e.span().map_or(0, |s| s.start), e.message().replace('\n', "; "))
+        })?;
         for set in overrides {
-            let (key, value) =
-                set.split_once('=').ok_or_else(|| anyhow!("--set {set}: write it as key=value, such as run.iterations=100"))?;
+            let (key, value) = set
+                .split_once('=')
+                .ok_or_else(|| anyhow!("--set {set}: write it as key=value, such as run.iterations=100"))?;
             let value: toml_edit::Value = value.trim().parse().unwrap_or_else(|_| value.trim().into());
             let mut path: Vec<&str> = key.trim().split('.').collect();
-            let last = path.pop().filter(|l| !l.is_empty()).ok_or_else(|| anyhow!("--set {set}: the key is empty"))?;
+            let last = path
+                .pop()
+                .filter(|l| !l.is_empty())
+                .ok_or_else(|| anyhow!("--set {set}: the key is empty"))?;
             let mut tables: Vec<&mut dyn toml_edit::TableLike> = vec![document.as_table_mut()];
             for part in path {
                 let mut inner = Vec::new();
                 for table in tables {
                     match table.entry(part).or_insert(toml_edit::table()) {
-                        toml_edit::Item::ArrayOfTables(list) => inner.extend(list.iter_mut().map(|t| t as &mut dyn toml_edit::TableLike)),
+                        toml_edit::Item::ArrayOfTables(list) => {
+                            inner.extend(list.iter_mut().map(|t| t as &mut dyn toml_edit::TableLike))
+                        }
                         item => inner.extend(item.as_table_like_mut()),
                     }
                 }
@@ -66,9 +78,10 @@ impl Source {
             }
             tables.into_iter().for_each(|t| drop(t.insert(last, toml_edit::value(value.clone()))));
             // What the user sets now is stronger than what a case says.
-            if let (Some((section, key)), Some(cases)) =
-                (key.trim().split_once('.'), document.get_mut("case").and_then(|c| c.as_array_of_tables_mut()))
-            {
+            if let (Some((section, key)), Some(cases)) = (
+                key.trim().split_once('.'),
+                document.get_mut("case").and_then(|c| c.as_array_of_tables_mut()),
+            ) {
                 for case in cases.iter_mut() {
                     case.get_mut(section).and_then(|t| t.as_table_like_mut()).map(|t| t.remove(key));
                 }
@@ -111,7 +124,10 @@ impl<'a> Section<'a> {
             let (key_span, span) = (key.span(), value.span());
             let inline = source.text.get(span.start..).is_some_and(|t| t.starts_with('{'));
             if value.get_ref().is_table() && !inline || span.start < key_span.end {
-                return Err(source.error(key_span.start, format!("write {} as an inline table, {{ … }}, on one line", key.get_ref())));
+                return Err(source.error(
+                    key_span.start,
+                    format!("write {} as an inline table, {{ … }}, on one line", key.get_ref()),
+                ));
             }
             let mut elements = Vec::new();
             if let DeValue::Array(list) = value.get_ref() {
@@ -119,13 +135,20 @@ impl<'a> Section<'a> {
                 if !LISTS.contains(&&**key.get_ref()) || (nested && !list.is_empty()) {
                     elements = list.iter().map(Spanned::span).collect();
                     if elements.is_empty() {
-                        return Err(
-                            source.error(span.start, format!("{} is an empty list; a sweep needs at least one value", key.get_ref()))
-                        );
+                        return Err(source.error(
+                            span.start,
+                            format!("{} is an empty list; a sweep needs at least one value", key.get_ref()),
+                        ));
                     }
                 }
             }
-            entries.push(Entry { key: key.get_ref().to_string(), key_span, value: span, elements, from_case: false });
+            entries.push(Entry {
+                key: key.get_ref().to_string(),
+                key_span,
+                value: span,
+                elements,
+                from_case: false,
+            });
         }
         Ok(Section { source, entries, header, picks: BTreeMap::new() })
     }
@@ -159,7 +182,9 @@ impl<'a> Section<'a> {
 
     /// Every key with the text of its value.
     pub fn settings(&self) -> impl Iterator<Item = (&str, String)> {
-        self.entries.iter().map(|e| (e.key.as_str(), self.source.text[self.span(e)].trim().trim_matches('"').to_string()))
+        self.entries
+            .iter()
+            .map(|e| (e.key.as_str(), self.source.text[self.span(e)].trim().trim_matches('"').to_string()))
     }
 
     /// The text of one value.
@@ -183,7 +208,8 @@ impl<'a> Section<'a> {
         self.picks.get(&entry.key).map_or(entry.value.clone(), |i| entry.elements[*i].clone())
     }
 
-    /// Reads the section into its type, without the keys in `except`. What does not depend on the type stands apart, to be compiled once.
+    /// Reads the section into its type, without the keys in `except`. What does not depend on the type stands
+    /// apart, to be compiled once.
     pub fn read<P: DeserializeOwned + Serialize>(&self, except: &[&str]) -> Result<P> {
         let value: P = toml::from_str(&self.alone(except)?).map_err(|e| self.misread(&e))?;
         self.all_known(except, toml::Table::try_from(&value))?;
@@ -192,14 +218,19 @@ impl<'a> Section<'a> {
 
     /// The file with all but this section's keys and values blanked, so lines stay where they are.
     fn alone(&self, except: &[&str]) -> Result<String> {
-        let mut blank: Vec<u8> = self.source.text.bytes().map(|b| if b == b'\n' { b } else { b' ' }).collect();
+        let mut blank: Vec<u8> =
+            self.source.text.bytes().map(|b| if b == b'\n' { b } else { b' ' }).collect();
         for entry in self.entries.iter().filter(|e| !except.contains(&e.key.as_str())) {
             let (text, span) = (self.source.text.as_bytes(), self.span(entry));
             blank[entry.key_span.clone()].copy_from_slice(&text[entry.key_span.clone()]);
-            // The value of a swept list moves to the list's beginning; it is shorter than the list, so all fits.
+            // The value of a swept list moves to the list's beginning; it is shorter than the list, so all
+            // fits.
             blank[entry.key_span.end] = b'=';
             blank[entry.value.start..entry.value.start + span.len()].copy_from_slice(&text[span.clone()]);
-            blank[entry.value.start + span.len()..entry.value.end].iter_mut().filter(|b| **b == b'\n').for_each(|b| *b = b' ');
+            blank[entry.value.start + span.len()..entry.value.end]
+                .iter_mut()
+                .filter(|b| **b == b'\n')
+                .for_each(|b| *b = b' ');
         }
         String::from_utf8(blank).map_err(|_| self.source.error(self.header, "the file is not UTF-8"))
     }
@@ -212,14 +243,17 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Flattened types let unknown keys pass: whatever does not come back when the value is written was not understood.
+    /// Flattened types let unknown keys pass: whatever does not come back when the value is written was not
+    /// understood.
     fn all_known(&self, except: &[&str], written: Result<toml::Table, toml::ser::Error>) -> Result<()> {
         let known = written.map_err(|e| self.source.error(self.header, e))?;
         match self.entries.iter().find(|e| !except.contains(&e.key.as_str()) && !known.contains_key(&e.key)) {
             None => Ok(()),
             Some(e) => {
                 let allowed = known.keys().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ");
-                Err(self.source.error(e.key_span.start, format!("unknown field `{}`, expected one of {allowed}", e.key)))
+                Err(self
+                    .source
+                    .error(e.key_span.start, format!("unknown field `{}`, expected one of {allowed}", e.key)))
             }
         }
     }

@@ -1,5 +1,8 @@
 //! `dibo agent`: the agents that this process owns, through all settings and seeds of an experiment.
-use super::{AgentOptions, Common, EndRows, Visit, digest, end_rows, folder_of, leash, outlive_others, own, say, tls, visit};
+use super::{
+    AgentOptions, Common, EndRows, Visit, digest, end_rows, folder_of, leash, outlive_others, own, say, tls,
+    visit,
+};
 use crate::experiment::{Experiment, Setting};
 use crate::results::write_file;
 use crate::runner::{self, STOP};
@@ -33,7 +36,12 @@ pub fn agent(options: AgentOptions) -> Result<ExitCode> {
     let jobs = runner::jobs(&experiment);
     for (s, seed) in &jobs {
         let agents = experiment.settings[*s].agents(*seed, &experiment.folder)?;
-        ensure!(owned[owned.len() - 1] < agents, "--own {}: the experiment has agents 0 to {}", options.own, agents - 1);
+        ensure!(
+            owned[owned.len() - 1] < agents,
+            "--own {}: the experiment has agents 0 to {}",
+            options.own,
+            agents - 1
+        );
     }
     let endpoints = Endpoints {
         tls: tls(&options.security)?,
@@ -45,7 +53,8 @@ pub fn agent(options: AgentOptions) -> Result<ExitCode> {
     };
     endpoints.check().map_err(anyhow::Error::msg)?;
     let folder = folder_of(&options.common.out(&experiment), owned[0]);
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let threads = options.threads.unwrap_or(cores);
     ensure!(threads > 0 && threads <= 1024, "--threads is {threads}; it must be between 1 and 1024");
@@ -54,7 +63,9 @@ pub fn agent(options: AgentOptions) -> Result<ExitCode> {
         digest: digest(&experiment)?,
         session: endpoints.open().map_err(anyhow::Error::msg)?,
         threads: Threads::new(threads),
-        incarnation: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64),
+        incarnation: SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |d| d.as_nanos() as u64),
         experiment: &experiment,
         options: &options,
         owned,
@@ -137,7 +148,13 @@ impl Process<'_> {
         let log = move |line: &str| eprintln!("[{:8.2} s] agent {me}: {line}", began.elapsed().as_secs_f64());
         let node: Shared = Arc::new(Mutex::new(Node::new(line, settings, stop.clone(), log)));
         serve(&node, &stop);
-        visit(setting, seed, folder, &self.threads, Run { process: self, setting, seed, node, graphs, digest, files, agents })
+        visit(
+            setting,
+            seed,
+            folder,
+            &self.threads,
+            Run { process: self, setting, seed, node, graphs, digest, files, agents },
+        )
     }
 }
 
@@ -174,11 +191,16 @@ impl Visit for Run<'_> {
         let Run { process, setting, seed, node, graphs, digest, files, agents } = self;
         let Common { lossy, checkpoint, .. } = process.options.common;
         let links = Links { loss: setting.loss(seed), wait: lossy.map(Duration::from_millis) };
-        let mut network = Agents::new(node.clone(), graphs, process.owned.clone(), links, process.threads.clone());
-        let resume =
-            std::fs::read(&files.checkpoint).ok().and_then(|b| Checkpoint::<T>::from_bytes(&b).ok()).filter(|c| c.digest == digest);
+        let mut network =
+            Agents::new(node.clone(), graphs, process.owned.clone(), links, process.threads.clone());
+        let resume = std::fs::read(&files.checkpoint)
+            .ok()
+            .and_then(|b| Checkpoint::<T>::from_bytes(&b).ok())
+            .filter(|c| c.digest == digest);
         if let Some(checkpoint) = &resume {
-            network.take_up(checkpoint).map_err(|e| anyhow::anyhow!("{e}; remove {} to start anew", files.checkpoint.display()))?;
+            network
+                .take_up(checkpoint)
+                .map_err(|e| anyhow::anyhow!("{e}; remove {} to start anew", files.checkpoint.display()))?;
         }
         let finished = read_kept::<engine::Record>(&files.done, &digest).is_some();
         // A process that was killed after it had finished: only if somebody still needs it does it run again.
@@ -195,8 +217,17 @@ impl Visit for Run<'_> {
                 rows: EndRows::new(),
             };
             let met = lock(&node).meet();
-            let record =
-                met.and_then(|()| engine::run(algorithm, problem, &mut network, &problem.start(), &setting.run.plan(), resume, &mut watch));
+            let record = met.and_then(|()| {
+                engine::run(
+                    algorithm,
+                    problem,
+                    &mut network,
+                    &problem.start(),
+                    &setting.run.plan(),
+                    resume,
+                    &mut watch,
+                )
+            });
             if let Some(e) = watch.error {
                 return Err(e);
             }
@@ -204,7 +235,10 @@ impl Visit for Run<'_> {
                 Ok(record) if matches!(record.outcome, Outcome::Stopped(_)) => return Ok(false),
                 Ok(record) => record,
                 Err(_) if STOP.load(Relaxed) => return Ok(false),
-                Err(e) => anyhow::bail!("{e}; a checkpoint is kept in {}: the same command goes on from there", process.folder.display()),
+                Err(e) => anyhow::bail!(
+                    "{e}; a checkpoint is kept in {}: the same command goes on from there",
+                    process.folder.display()
+                ),
             };
             write_kept(&files.rows, &digest, &watch.rows)?;
             write_kept(&files.done, &digest, &record)?;
@@ -233,7 +267,12 @@ impl<T: Real> Watch<T> for Watcher<'_> {
         !STOP.load(Relaxed)
     }
 
-    fn values(&mut self, k: usize, problem: &dyn Bilevel<T>, views: &[View<'_, T>]) -> Result<gather::Values, String> {
+    fn values(
+        &mut self,
+        k: usize,
+        problem: &dyn Bilevel<T>,
+        views: &[View<'_, T>],
+    ) -> Result<gather::Values, String> {
         gather::values(&self.node, k, self.agents, problem, views, self.process.options.show_private)
     }
 

@@ -31,11 +31,17 @@ pub fn gather(options: GatherOptions) -> Result<ExitCode> {
     let experiment = options.common.load()?;
     let out = options.common.out(&experiment);
     let root = out.join("agents");
-    let entries =
-        std::fs::read_dir(&root).with_context(|| format!("cannot read {}; copy the folders of all processes there", root.display()))?;
-    let mut processes: Vec<usize> = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
+    let entries = std::fs::read_dir(&root).with_context(|| {
+        format!("cannot read {}; copy the folders of all processes there", root.display())
+    })?;
+    let mut processes: Vec<usize> =
+        entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
     processes.sort_unstable();
-    ensure!(processes.first() == Some(&0), "{} holds no folder 0, of the process that computes the metrics", root.display());
+    ensure!(
+        processes.first() == Some(&0),
+        "{} holds no folder 0, of the process that computes the metrics",
+        root.display()
+    );
     let (s, seed) = runner::jobs(&experiment)[0];
     let agents = experiment.settings[s].agents(seed, &experiment.folder)?;
     let all = Gathered { experiment: &experiment, out: &out, processes, agents };
@@ -56,15 +62,27 @@ pub struct Gathered<'a> {
 }
 
 impl Gathered<'_> {
-    fn kept<P: serde::de::DeserializeOwned>(&self, process: usize, s: usize, seed: u64, file: impl Fn(Files) -> PathBuf) -> Option<P> {
+    fn kept<P: serde::de::DeserializeOwned>(
+        &self,
+        process: usize,
+        s: usize,
+        seed: u64,
+        file: impl Fn(Files) -> PathBuf,
+    ) -> Option<P> {
         let files = Files::new(&folder_of(self.out, process), s, seed);
         read_kept(&file(files), &runner::digest(self.experiment, &self.experiment.settings[s], seed, None))
     }
 
-    /// The record of the process with agent 0, which has everybody's metrics; gradients and memory are summed over all whose folders are here.
+    /// The record of the process with agent 0, which has everybody's metrics; gradients and memory are summed
+    /// over all whose folders are here.
     fn record(&self, s: usize, seed: u64) -> Option<Record> {
         let mut record: Record = self.kept(0, s, seed, |f| f.done)?;
-        for other in self.processes.iter().filter(|p| **p != 0).filter_map(|p| self.kept::<Record>(*p, s, seed, |f| f.done)) {
+        for other in self
+            .processes
+            .iter()
+            .filter(|p| **p != 0)
+            .filter_map(|p| self.kept::<Record>(*p, s, seed, |f| f.done))
+        {
             record.state_bytes += other.state_bytes;
             for (sample, more) in record.samples.iter_mut().zip(&other.samples) {
                 sample.oracle.gradients += more.oracle.gradients;
@@ -78,28 +96,50 @@ impl Gathered<'_> {
     pub fn report(&self, common: &Common, began: Instant, started: SystemTime) -> Result<()> {
         let jobs = runner::jobs(self.experiment);
         let records: Vec<Option<Record>> = jobs.iter().map(|(s, seed)| self.record(*s, *seed)).collect();
-        ensure!(records.iter().any(Option::is_some), "no run of {} is done in {}", self.experiment.name, self.out.display());
-        let sum = |of: &dyn Fn(&engine::Sample) -> f64| records.iter().flatten().filter_map(|r| r.samples.last()).map(of).sum::<f64>();
+        ensure!(
+            records.iter().any(Option::is_some),
+            "no run of {} is done in {}",
+            self.experiment.name,
+            self.out.display()
+        );
+        let sum = |of: &dyn Fn(&engine::Sample) -> f64| {
+            records.iter().flatten().filter_map(|r| r.samples.last()).map(of).sum::<f64>()
+        };
         let (bytes, messages) = (sum(&|s| s.traffic.bytes as f64), sum(&|s| s.traffic.messages as f64));
         let (rounds, seconds) = (sum(&|s| s.traffic.rounds as f64), sum(&|s| s.seconds));
-        let settings =
-            runner::Options { out: self.out.to_path_buf(), overrides: common.set.clone(), threads: 1, engine: None, quiet: true };
+        let settings = runner::Options {
+            out: self.out.to_path_buf(),
+            overrides: common.set.clone(),
+            threads: 1,
+            engine: None,
+            quiet: true,
+        };
         let records = records.into_iter().map(|r| r.map(|record| (record, Memory::default()))).collect();
         let (manifest, curves) = runner::results(self.experiment, &settings, &jobs, records, began, started);
         crate::keep(self.experiment, self.out, &manifest, &curves)?;
         let mut counts = Counts::default();
         for (s, seed) in &jobs {
-            self.processes.iter().filter_map(|p| self.kept::<Counts>(*p, *s, *seed, |f| f.left)).for_each(|c| counts.add(&c));
+            self.processes
+                .iter()
+                .filter_map(|p| self.kept::<Counts>(*p, *s, *seed, |f| f.left))
+                .for_each(|c| counts.add(&c));
         }
         let Counts { payload, messages: sent, overhead, again, asked, duplicates, refused } = &counts;
-        println!("\naccount: {bytes} bytes in {messages} messages over {rounds} rounds; {:.0} rounds a second", rounds / seconds.max(1e-9));
+        println!(
+            "\naccount: {bytes} bytes in {messages} messages over {rounds} rounds; {:.0} rounds a second",
+            rounds / seconds.max(1e-9)
+        );
         println!(
             "wire:    {payload} bytes in {sent} messages, {overhead} bytes of overhead ({:.1} %)",
             100.0 * *overhead as f64 / (*payload).max(1) as f64
         );
-        println!("         {asked} messages asked for again, {again} bytes sent again, {duplicates} duplicates");
+        println!(
+            "         {asked} messages asked for again, {again} bytes sent again, {duplicates} duplicates"
+        );
         if self.processes.len() < self.agents {
-            println!("         (one message serves all agents of a process, and those of one process need none)");
+            println!(
+                "         (one message serves all agents of a process, and those of one process need none)"
+            );
         }
         refused.iter().for_each(|(why, count)| println!("         {count} packets refused: {why}"));
         Ok(())
@@ -116,16 +156,24 @@ impl Gathered<'_> {
 
     fn verify_job(&self, s: usize, seed: u64) -> Result<()> {
         let (setting, threads) = (&self.experiment.settings[s], Threads::new(1));
-        let graphs = setting.graphs(setting.agents(seed, &self.experiment.folder)?, seed, &self.experiment.folder)?;
+        let graphs =
+            setting.graphs(setting.agents(seed, &self.experiment.folder)?, seed, &self.experiment.folder)?;
         let simulate = Simulate { setting, graphs, seed, threads: &threads };
         let (record, mut expected) = visit(setting, seed, &self.experiment.folder, &threads, simulate)?;
         let place = format!("{}, seed {seed}", setting.series.label);
         let mut rows = EndRows::new();
         for &p in &self.processes {
-            rows.extend(self.kept::<EndRows>(p, s, seed, |f| f.rows).with_context(|| format!("{place}: rows are missing"))?);
-            let theirs: Record = self.kept(p, s, seed, |f| f.done).with_context(|| format!("{place}: a record is missing"))?;
+            rows.extend(
+                self.kept::<EndRows>(p, s, seed, |f| f.rows)
+                    .with_context(|| format!("{place}: rows are missing"))?,
+            );
+            let theirs: Record =
+                self.kept(p, s, seed, |f| f.done).with_context(|| format!("{place}: a record is missing"))?;
             let said = |r: &Record| -> Vec<_> {
-                r.samples.iter().flat_map(|s| s.values.iter().map(|v| (s.k, s.traffic.bytes, v.0.clone(), v.1.to_bits()))).collect()
+                r.samples
+                    .iter()
+                    .flat_map(|s| s.values.iter().map(|v| (s.k, s.traffic.bytes, v.0.clone(), v.1.to_bits())))
+                    .collect()
             };
             ensure!(
                 record.outcome == theirs.outcome && said(&record) == said(&theirs),
@@ -164,8 +212,8 @@ impl Visit for Simulate<'_> {
         let mut network = runner::network(self.graphs, self.setting.loss(self.seed), self.threads);
         let mut last = Last(EndRows::new());
         let plan = self.setting.run.plan();
-        let record =
-            engine::run(algorithm, problem, &mut *network, &problem.start(), &plan, None, &mut last).map_err(anyhow::Error::msg)?;
+        let record = engine::run(algorithm, problem, &mut *network, &problem.start(), &plan, None, &mut last)
+            .map_err(anyhow::Error::msg)?;
         Ok((record, last.0))
     }
 }

@@ -51,9 +51,18 @@ struct Running {
 }
 
 impl Running {
-    fn start(program: &Path, arguments: Vec<String>, lowest: usize, log: PathBuf, progress: &Arc<AtomicU64>) -> Result<Self> {
-        let file =
-            std::fs::OpenOptions::new().create(true).append(true).open(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    fn start(
+        program: &Path,
+        arguments: Vec<String>,
+        lowest: usize,
+        log: PathBuf,
+        progress: &Arc<AtomicU64>,
+    ) -> Result<Self> {
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .with_context(|| format!("cannot write {}", log.display()))?;
         let mut said = file.try_clone().with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(program);
         // Its input ends with this process, so that no agent is left behind (--leash).
@@ -122,16 +131,24 @@ pub fn launch(options: LaunchOptions) -> Result<ExitCode> {
     let total: usize = jobs.iter().map(|(s, _)| experiment.settings[*s].run.iterations).sum();
     let bar = runner::progress(total as u64, options.quiet);
     bar.set_message(format!("{n} agents in {} processes", options.processes));
-    let killed = Fate { options: &options, groups: &groups, out: &out }.run(&root, |k| bar.set_position(k))?;
+    let killed =
+        Fate { options: &options, groups: &groups, out: &out }.run(&root, |k| bar.set_position(k))?;
     bar.finish_and_clear();
     if STOP.load(Relaxed) {
         println!("stopped early");
         return Ok(ExitCode::from(130));
     }
     if killed > 0 {
-        println!("{killed} processes were killed and started again (the wire counts what their last lives sent)");
+        println!(
+            "{killed} processes were killed and started again (the wire counts what their last lives sent)"
+        );
     }
-    let all = Gathered { experiment: &experiment, out: &out, processes: groups.iter().map(|g| g[0]).collect(), agents: n };
+    let all = Gathered {
+        experiment: &experiment,
+        out: &out,
+        processes: groups.iter().map(|g| g[0]).collect(),
+        agents: n,
+    };
     all.report(&options.common, began, started)?;
     if options.verify {
         all.verify()?;
@@ -165,7 +182,8 @@ impl Fate<'_> {
         let certificates = root.join("certificates");
         if !tcp {
             let from = SystemTime::now() - Duration::from_secs(3600);
-            dibo_net::certificates::make(&certificates, &["localhost".into()], from, 2).map_err(anyhow::Error::msg)?;
+            dibo_net::certificates::make(&certificates, &["localhost".into()], from, 2)
+                .map_err(anyhow::Error::msg)?;
         }
         // Free ports: bound all at once so that they differ, and let go.
         let bound: Vec<TcpListener> = (0..=self.groups.len())
@@ -183,7 +201,8 @@ impl Fate<'_> {
         let done = Arc::new(AtomicU64::new(0));
         let mut routers = Vec::new();
         if self.options.router {
-            let mut arguments: Vec<String> = ["router".into(), "--listen".into(), endpoint(self.groups.len())].into();
+            let mut arguments: Vec<String> =
+                ["router".into(), "--listen".into(), endpoint(self.groups.len())].into();
             security(&mut arguments);
             routers.push(Running::start(&program, arguments, 0, root.join("router.log"), &Arc::default())?);
         }
@@ -191,13 +210,18 @@ impl Fate<'_> {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         for (p, group) in self.groups.iter().enumerate() {
             let list = |items: Vec<String>| items.join(",");
-            let mut arguments: Vec<String> =
-                vec!["agent".into(), common.experiment.clone(), "--own".into(), list(group.iter().map(|i| i.to_string()).collect())];
+            let mut arguments: Vec<String> = vec![
+                "agent".into(),
+                common.experiment.clone(),
+                "--own".into(),
+                list(group.iter().map(|i| i.to_string()).collect()),
+            ];
             if self.options.router {
                 arguments.extend(["--client".into(), "--connect".into(), endpoint(self.groups.len())]);
             } else {
                 arguments.extend(["--listen".into(), endpoint(p)]);
-                // One connection for each pair: of two, one can survive a cut, and Zenoh then forgets what the other side listens to.
+                // One connection for each pair: of two, one can survive a cut, and Zenoh then forgets what
+                // the other side listens to.
                 let earlier = list((0..p).map(endpoint).collect());
                 arguments.extend(if p == 0 { vec![] } else { vec!["--connect".into(), earlier] });
             }
@@ -206,13 +230,19 @@ impl Fate<'_> {
             arguments.extend(common.seeds.iter().flat_map(|n| ["--seeds".into(), n.to_string()]));
             arguments.extend(common.data.iter().flat_map(|d| ["--data".into(), d.display().to_string()]));
             arguments.extend(common.lossy.iter().flat_map(|ms| ["--lossy".into(), ms.to_string()]));
-            arguments.extend(
-                common.faults.iter().flat_map(|f| {
-                    ["--faults".into(), format!("drop={},duplicate={},delay={},seed={}", f.drop, f.duplicate, f.delay, f.seed)]
-                }),
-            );
+            arguments.extend(common.faults.iter().flat_map(|f| {
+                [
+                    "--faults".into(),
+                    format!("drop={},duplicate={},delay={},seed={}", f.drop, f.duplicate, f.delay, f.seed),
+                ]
+            }));
             arguments.extend(["--out".into(), self.out.display().to_string()]);
-            arguments.extend(["--patience".into(), common.patience.to_string(), "--checkpoint".into(), common.checkpoint.to_string()]);
+            arguments.extend([
+                "--patience".into(),
+                common.patience.to_string(),
+                "--checkpoint".into(),
+                common.checkpoint.to_string(),
+            ]);
             arguments.extend(["--threads".into(), (cores / self.groups.len()).max(1).to_string()]);
             // All of them live on the machine of one user: nothing is shown to anybody else.
             arguments.push("--show-private".into());
@@ -222,7 +252,13 @@ impl Fate<'_> {
             } else {
                 Arc::default()
             };
-            running.push(Running::start(&program, arguments, group[0], root.join(format!("{}.log", group[0])), &progress)?);
+            running.push(Running::start(
+                &program,
+                arguments,
+                group[0],
+                root.join(format!("{}.log", group[0])),
+                &progress,
+            )?);
         }
         let mut chance = stream(common.faults.map_or(0, |f| f.seed), Purpose::Start, 4, 0);
         let wait = |chance: &mut dyn Rng| Duration::from_secs_f64(kill_every * 2.0 * chance.random::<f64>());
@@ -230,26 +266,37 @@ impl Fate<'_> {
         let outcome = loop {
             let mut failed = None;
             for (p, process) in running.iter_mut().enumerate().filter(|(_, r)| !r.ended) {
-                let Some(status) = process.child.try_wait().context("cannot wait for a process")? else { continue };
+                let Some(status) = process.child.try_wait().context("cannot wait for a process")? else {
+                    continue;
+                };
                 if !killed_off(status) {
                     process.ended = true;
                     failed = failed.or_else(|| (!status.success()).then(|| process.last_words(status)));
                 } else {
                     // By us or by somebody else.
                     let progress = if p == 0 { done.clone() } else { Arc::default() };
-                    *process = Running::start(&program, process.arguments.clone(), process.lowest, process.log.clone(), &progress)?;
+                    *process = Running::start(
+                        &program,
+                        process.arguments.clone(),
+                        process.lowest,
+                        process.log.clone(),
+                        &progress,
+                    )?;
                 }
             }
             for router in &mut routers {
                 if let Some(status) = router.child.try_wait().context("cannot wait for the router")? {
-                    failed = failed.or_else(|| Some(format!("the router ended: {}", router.last_words(status))));
+                    failed =
+                        failed.or_else(|| Some(format!("the router ended: {}", router.last_words(status))));
                 }
             }
             progress(done.load(Relaxed));
             if let Some(words) = failed.filter(|_| !STOP.load(Relaxed)) {
                 // The others hear of it and stop by themselves.
                 let until = Instant::now() + Duration::from_secs(5);
-                while Instant::now() < until && running.iter_mut().any(|r| matches!(r.child.try_wait(), Ok(None))) {
+                while Instant::now() < until
+                    && running.iter_mut().any(|r| matches!(r.child.try_wait(), Ok(None)))
+                {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 break Err(anyhow::anyhow!(words));

@@ -46,7 +46,8 @@ pub struct Common {
     /// Seconds between checkpoints
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     checkpoint: f64,
-    /// Links that cannot be asked again: what has not come after so many milliseconds of a round is lost. For algorithms with running sums
+    /// Links that cannot be asked again: what has not come after so many milliseconds of a round is lost. For
+    /// algorithms with running sums
     #[arg(long, value_name = "MILLISECONDS")]
     lossy: Option<u64>,
     /// Spoil packets on purpose: drop=0.2,duplicate=0.2,delay=0.2,seed=1
@@ -129,16 +130,25 @@ pub struct RouterOptions {
 
 /// Makes an authority and certificates.
 pub fn certificates(options: CertificateOptions) -> Result<ExitCode> {
-    ensure!(options.days > 0 && options.days < 36_500, "--days is {}; it must be between 1 and 36499", options.days);
+    ensure!(
+        options.days > 0 && options.days < 36_500,
+        "--days is {}; it must be between 1 and 36499",
+        options.days
+    );
     // A little earlier, for clocks that are not quite right.
     let from = SystemTime::now() - std::time::Duration::from_secs(3600);
-    let written = dibo_net::certificates::make(&options.folder, &options.hosts, from, options.days).map_err(anyhow::Error::msg)?;
+    let written = dibo_net::certificates::make(&options.folder, &options.hosts, from, options.days)
+        .map_err(anyhow::Error::msg)?;
     written.iter().for_each(|file| println!("{}", file.display()));
-    println!("Give each host ca.pem and its own two files; keep ca.key here. A test authority is for tests: a deployment brings its own.");
+    println!(
+        "Give each host ca.pem and its own two files; keep ca.key here. A test authority is for tests: a \
+        deployment brings its own."
+    );
     Ok(ExitCode::SUCCESS)
 }
 
-/// With `--leash`, ends this process when its standard input does: `dibo launch` holds the other end and is gone, however it died.
+/// With `--leash`, ends this process when its standard input does: `dibo launch` holds the other end and is
+/// gone, however it died.
 fn leash(wanted: bool) {
     if wanted {
         std::thread::spawn(|| {
@@ -149,7 +159,8 @@ fn leash(wanted: bool) {
     }
 }
 
-/// For processes that talk to others: one that goes away is an error to live with, not the end of this one. (TLS writes in a way that raises SIGPIPE.)
+/// For processes that talk to others: one that goes away is an error to live with, not the end of this one.
+/// (TLS writes in a way that raises SIGPIPE.)
 fn outlive_others() {
     #[cfg(unix)]
     // SAFETY: only says what a signal does, before there are other threads.
@@ -190,14 +201,24 @@ fn tls(security: &Security) -> Result<Option<Tls>> {
     if let Some(host) = &security.host {
         return Ok(Some(Tls::in_folder(folder, host)));
     }
-    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read the folder {}", folder.display()))?;
-    let mut names: Vec<String> = entries.filter_map(|e| e.ok()?.file_name().to_str()?.strip_suffix(".key").map(String::from)).collect();
+    let entries =
+        std::fs::read_dir(folder).with_context(|| format!("cannot read the folder {}", folder.display()))?;
+    let mut names: Vec<String> = entries
+        .filter_map(|e| e.ok()?.file_name().to_str()?.strip_suffix(".key").map(String::from))
+        .collect();
     names.retain(|n| n != "ca");
     names.sort();
     match names.as_slice() {
         [name] => Ok(Some(Tls::in_folder(folder, name))),
-        [] => bail!("{} holds no certificate with its key; `dibo certificates` makes them for tests", folder.display()),
-        _ => bail!("{} holds certificates of {}; say with --host which is this host's", folder.display(), names.join(", ")),
+        [] => bail!(
+            "{} holds no certificate with its key; `dibo certificates` makes them for tests",
+            folder.display()
+        ),
+        _ => bail!(
+            "{} holds certificates of {}; say with --host which is this host's",
+            folder.display(),
+            names.join(", ")
+        ),
     }
 }
 
@@ -210,15 +231,24 @@ impl Common {
             experiment.seeds = (0..seeds).collect();
         }
         for (name, value) in [("patience", self.patience), ("checkpoint", self.checkpoint)] {
-            ensure!(value > 0.0 && value < 1e6, "--{name} is {value}; it must be a number of seconds above 0");
+            ensure!(
+                value > 0.0 && value < 1e6,
+                "--{name} is {value}; it must be a number of seconds above 0"
+            );
         }
         for setting in &experiment.settings {
             let label = &setting.series.label;
             if setting.series.algorithm == "centralized-fab" {
-                bail!("{label} averages all gradients in one place and needs all agents in one process: use `dibo run`");
+                bail!(
+                    "{label} averages all gradients in one place and needs all agents in one process: use \
+                    `dibo run`"
+                );
             }
             if self.lossy.is_some() && !setting.algorithm.running_sums() {
-                bail!("--lossy loses what {label} pushes: use running-sum-fab on links that cannot be asked again");
+                bail!(
+                    "--lossy loses what {label} pushes: use running-sum-fab on links that cannot be asked \
+                    again"
+                );
             }
         }
         crate::check::before(&mut experiment)?;
@@ -235,7 +265,8 @@ fn folder_of(out: &Path, process: usize) -> PathBuf {
     out.join("agents").join(process.to_string())
 }
 
-/// What all processes must agree on: version, format, settings, seeds, and the first graphs with their weights.
+/// What all processes must agree on: version, format, settings, seeds, and the first graphs with their
+/// weights.
 fn digest(experiment: &Experiment) -> Result<[u8; 32]> {
     let mut hash = blake3::Hasher::new();
     hash.update(&[packet::VERSION]).update(experiment.text.as_bytes());
@@ -249,7 +280,8 @@ fn digest(experiment: &Experiment) -> Result<[u8; 32]> {
             graphs.fill(k, &mut mixing);
             for (sender, receiver) in mixing.graph.edges() {
                 hash.update(&(sender as u64).to_le_bytes()).update(&(receiver as u64).to_le_bytes());
-                hash.update(&mixing.a(receiver, sender).to_le_bytes()).update(&mixing.b(receiver, sender).to_le_bytes());
+                hash.update(&mixing.a(receiver, sender).to_le_bytes())
+                    .update(&mixing.b(receiver, sender).to_le_bytes());
             }
         }
     }
@@ -265,7 +297,12 @@ fn end_rows<T: Real>(owned: &[usize], views: &[View<'_, T>]) -> EndRows {
         T::to_bytes(v.row(row), &mut bytes);
         bytes
     };
-    views.iter().flat_map(|v| owned.iter().enumerate().map(|(row, agent)| (v.name.to_string(), *agent, bytes(v, row)))).collect()
+    views
+        .iter()
+        .flat_map(|v| {
+            owned.iter().enumerate().map(|(row, agent)| (v.name.to_string(), *agent, bytes(v, row)))
+        })
+        .collect()
 }
 
 /// Something to do with a problem of either kind of numbers.
@@ -274,7 +311,13 @@ trait Visit {
     fn visit<T: Real>(self, algorithm: &dyn Algorithm<T>, problem: &dyn Bilevel<T>) -> Result<Self::Out>;
 }
 
-fn visit<V: Visit>(setting: &Setting, seed: u64, folder: &Path, threads: &Threads, visitor: V) -> Result<V::Out> {
+fn visit<V: Visit>(
+    setting: &Setting,
+    seed: u64,
+    folder: &Path,
+    threads: &Threads,
+    visitor: V,
+) -> Result<V::Out> {
     match &setting.problem(seed, folder, threads)? {
         Problem::PolicyEvaluation(p) => visitor.visit(&*setting.algorithm, &**p),
         Problem::Quadratic(p) => visitor.visit(&*setting.algorithm, &**p),

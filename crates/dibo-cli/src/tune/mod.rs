@@ -1,5 +1,6 @@
-//! `dibo tune FILE`: finds steps (and for FAB the penalty) by the paper's two-tier strategy, made efficient: coarse λ first, then ηx and ηy = ηz, each tier by successive
-//! halving over iterations and seeds. What the theory knows to diverge is not run at all.
+//! `dibo tune FILE`: finds steps (and for FAB the penalty) by the paper's two-tier strategy, made efficient:
+//! coarse λ first, then ηx and ηy = ηz, each tier by successive halving over iterations and seeds. What the
+//! theory knows to diverge is not run at all.
 mod race;
 
 use crate::experiment::text::Source;
@@ -24,7 +25,8 @@ pub struct Options {
     /// Which algorithm of the file to tune [default: the first]
     #[arg(long, value_name = "NAME")]
     algorithm: Option<String>,
-    /// What is to become small, or large for accuracies and areas; where [run] has a target, its iterations count first [default: the file's metric]
+    /// What is to become small, or large for accuracies and areas; where [run] has a target, its iterations
+    /// count first [default: the file's metric]
     #[arg(long)]
     metric: Option<String>,
     /// Change a value of the file: key=value, such as run.iterations=100 (may be repeated)
@@ -76,7 +78,8 @@ impl Tier {
     fn best(&self) -> Option<usize> {
         // Those that came furthest are compared.
         let far = self.scores.iter().flatten().map(|s| s.0).max()?;
-        let last = (0..self.scores.len()).filter(|i| self.scores[*i].is_some_and(|s| s.0 == far && s.1.metric.is_finite()));
+        let last = (0..self.scores.len())
+            .filter(|i| self.scores[*i].is_some_and(|s| s.0 == far && s.1.metric.is_finite()));
         last.min_by(|a, b| match (&self.scores[*a], &self.scores[*b]) {
             (Some(a), Some(b)) => a.1.order(&b.1),
             _ => std::cmp::Ordering::Equal,
@@ -92,12 +95,14 @@ pub fn run(options: Options) -> Result<ExitCode> {
     let loaded = experiment::load(&options.experiment, &options.set)?;
     let base = Base::new(&loaded, options.algorithm.as_deref())?;
     let first = base.candidate(&[])?;
-    let out = options.out.clone().unwrap_or_else(|| Path::new("results").join(format!("{}-tune", loaded.name)));
+    let out =
+        options.out.clone().unwrap_or_else(|| Path::new("results").join(format!("{}-tune", loaded.name)));
     let folder = out.join("tracks");
     if options.fresh && folder.is_dir() {
         std::fs::remove_dir_all(&folder).with_context(|| format!("cannot clear {}", out.display()))?;
     }
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     runner::watch_for_stop()?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let seeds: Vec<u64> = (0..options.seeds).collect();
@@ -106,8 +111,19 @@ pub fn run(options: Options) -> Result<ExitCode> {
     let upwards = ["accuracy", "auc", "f1", "precision", "recall"].iter().any(|w| metric.contains(w));
     let bar = runner::progress(0, options.quiet);
     let threads = options.threads.unwrap_or(cores).clamp(1, 1024);
-    let race = Race { folder, files: &base.folder, metric: &metric, upwards, threads, bar: &bar, spent: AtomicUsize::new(0) };
-    let target = plan.target.as_ref().map_or(String::new(), |(m, v)| format!(" until {} is below {v}", words::column(m)));
+    let race = Race {
+        folder,
+        files: &base.folder,
+        metric: &metric,
+        upwards,
+        threads,
+        bar: &bar,
+        spent: AtomicUsize::new(0),
+    };
+    let target = plan
+        .target
+        .as_ref()
+        .map_or(String::new(), |(m, v)| format!(" until {} is below {v}", words::column(m)));
     println!(
         "{}: tuning {} on {}{target}, {iterations} iterations at most",
         loaded.name,
@@ -130,7 +146,8 @@ pub fn run(options: Options) -> Result<ExitCode> {
         let Some(best) = tier.best() else {
             bar.finish_and_clear();
             bail!(
-                "every setting of tier {} diverged or has no metric '{metric}'; give smaller steps as lists in the file",
+                "every setting of tier {} diverged or has no metric '{metric}'; give smaller steps as lists \
+                in the file",
                 tiers.len() + 1
             );
         };
@@ -173,7 +190,9 @@ impl Base {
         let name = |t: &Table| t.get("name").and_then(Item::as_str).unwrap_or_default().to_string();
         let known = || all.iter().map(name).collect::<Vec<_>>().join(", ");
         let found = all.iter().find(|t| wanted.is_none_or(|w| name(t) == w));
-        let mut table = found.with_context(|| format!("--algorithm {}: the file has {}", wanted.unwrap_or_default(), known()))?.clone();
+        let mut table = found
+            .with_context(|| format!("--algorithm {}: the file has {}", wanted.unwrap_or_default(), known()))?
+            .clone();
         let lists = table.iter().filter_map(|(key, item)| Some((key.to_string(), numbers(item)?))).collect();
         one_of_each(&mut table);
         // eta_z follows eta_y: the two must be equal for x to be stable.
@@ -183,8 +202,18 @@ impl Base {
         table.decor_mut().set_prefix("\n");
         only.push(table);
         document["algorithm"] = Item::ArrayOfTables(only);
-        let learning = document["problem"].get("kind").and_then(Item::as_str).is_some_and(|k| k == "cleaning" || k == "tuning");
-        Ok(Base { document, name: loaded.name.clone(), folder: loaded.folder.clone(), algorithm, learning, lists })
+        let learning = document["problem"]
+            .get("kind")
+            .and_then(Item::as_str)
+            .is_some_and(|k| k == "cleaning" || k == "tuning");
+        Ok(Base {
+            document,
+            name: loaded.name.clone(),
+            folder: loaded.folder.clone(),
+            algorithm,
+            learning,
+            lists,
+        })
     }
 
     /// The text with these parameters of the algorithm.
@@ -230,19 +259,24 @@ impl Base {
         let fine = [1.0 / 1.7, 1.0, 1.7];
         match (self.algorithm.as_str(), tier) {
             // Coarse λ with the file's steps and a tenth of them, should those be too large.
-            (name, 0) if name.ends_with("fab") => {
-                Some(vec![Axis { key: "lambda", values: self.list("lambda").unwrap_or(LAMBDAS.into()) }, around("eta_y", &[0.1, 1.0], 0.1)])
-            }
+            (name, 0) if name.ends_with("fab") => Some(vec![
+                Axis { key: "lambda", values: self.list("lambda").unwrap_or(LAMBDAS.into()) },
+                around("eta_y", &[0.1, 1.0], 0.1),
+            ]),
             (name, 1) if name.ends_with("fab") => {
                 let x = around("eta_x", &[0.1, 0.3, 1.0, 3.0, 10.0, 30.0], 0.1);
                 Some(vec![or_list(x), or_list(around("eta_y", &[0.1, 0.3, 1.0, 3.0, 10.0], 0.1))])
             }
-            (name, 2) if name.ends_with("fab") && !full => Some(vec![around("eta_x", &fine, 0.1), around("eta_y", &fine, 0.1)]),
+            (name, 2) if name.ends_with("fab") && !full => {
+                Some(vec![around("eta_x", &fine, 0.1), around("eta_y", &fine, 0.1)])
+            }
             ("push-pull-soba", 0) => {
                 let steps = [0.03, 0.1, 0.3, 1.0, 3.0, 10.0];
                 Some(vec![or_list(around("eta_x", &steps, 0.01)), or_list(around("eta_y", &steps, 0.01))])
             }
-            ("push-pull-soba", 1) if !full => Some(vec![around("eta_x", &fine, 0.01), around("eta_y", &fine, 0.01)]),
+            ("push-pull-soba", 1) if !full => {
+                Some(vec![around("eta_x", &fine, 0.01), around("eta_y", &fine, 0.01)])
+            }
             (name, 0) if !name.ends_with("fab") => {
                 let mut axes = vec![or_list(Axis { key: "eta", values: STEPS.into() })];
                 if self.learning && !name.starts_with("dl-") {
@@ -277,7 +311,9 @@ impl Base {
 /// Lists become their first element.
 fn one_of_each(table: &mut Table) {
     for (key, item) in table.iter_mut() {
-        if let Some(first) = item.as_array().filter(|_| !LISTS.contains(&key.get())).and_then(|a| a.get(0)).cloned() {
+        if let Some(first) =
+            item.as_array().filter(|_| !LISTS.contains(&key.get())).and_then(|a| a.get(0)).cloned()
+        {
             *item = toml_edit::value(first.decorated(" ", ""));
         }
     }
@@ -297,19 +333,45 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// Table, heat map, CSV and the best setting as a file.
-fn report(base: &Base, tiers: &[Tier], race: &Race<'_>, out: &Path, seeds: &[u64], iterations: usize, began: Instant) -> Result<()> {
+fn report(
+    base: &Base,
+    tiers: &[Tier],
+    race: &Race<'_>,
+    out: &Path,
+    seeds: &[u64],
+    iterations: usize,
+    began: Instant,
+) -> Result<()> {
     let Some(last) = tiers.last() else { return Ok(()) };
     let sign = if race.upwards { -1.0 } else { 1.0 };
     let mut csv = csv::Writer::from_writer(Vec::new());
-    csv.write_record(["tier", "setting", "iterations_run", "seeds_not_reached", "iterations_to_target", race.metric, "not_run_because"])?;
+    csv.write_record([
+        "tier",
+        "setting",
+        "iterations_run",
+        "seeds_not_reached",
+        "iterations_to_target",
+        race.metric,
+        "not_run_because",
+    ])?;
     let mut lines = Vec::new();
     let mut settings = 0;
     for (t, tier) in tiers.iter().enumerate() {
         for (candidate, score) in tier.candidates.iter().zip(&tier.scores) {
             settings += 1;
-            let name = candidate.parameters.iter().map(|(k, v)| format!("{}={v}", words::symbol(k))).collect::<Vec<_>>().join(" ");
+            let name = candidate
+                .parameters
+                .iter()
+                .map(|(k, v)| format!("{}={v}", words::symbol(k)))
+                .collect::<Vec<_>>()
+                .join(" ");
             let (ran, open, reached, metric) = match score {
-                Some((ran, s)) => (ran.to_string(), s.open.to_string(), words::number(s.iterations), words::number(sign * s.metric)),
+                Some((ran, s)) => (
+                    ran.to_string(),
+                    s.open.to_string(),
+                    words::number(s.iterations),
+                    words::number(sign * s.metric),
+                ),
                 None => Default::default(),
             };
             let why = candidate.refused.clone().unwrap_or_default();
@@ -323,7 +385,11 @@ fn report(base: &Base, tiers: &[Tier], race: &Race<'_>, out: &Path, seeds: &[u64
     lines.sort_by(|a, b| b.1.cmp(&a.1).then(a.2.order(&b.2)));
     println!("\n{:<5} {:>10} {:>12} {:>14}  setting", "tier", "at most", "to target", race.metric);
     for (tier, ran, s, name) in lines.iter().take(12) {
-        println!("{tier:<5} {ran:>10} {:>12} {:>14}  {name}", words::number(s.iterations), words::number(sign * s.metric));
+        println!(
+            "{tier:<5} {ran:>10} {:>12} {:>14}  {name}",
+            words::number(s.iterations),
+            words::number(sign * s.metric)
+        );
     }
     // The best over all tiers: the last one began from the one before, but its grid need not hold it.
     let far = tiers.iter().filter_map(|t| Some((t, t.best()?)));
@@ -341,7 +407,8 @@ fn report(base: &Base, tiers: &[Tier], race: &Race<'_>, out: &Path, seeds: &[u64
     heat_map(map, race, base).and_then(|p| p.save(out, "tune"))?;
     let whole = settings * iterations * seeds;
     println!(
-        "\nbest: {}\n{} iterations run, {:.1} % of the {settings} settings × {seeds} seeds × {iterations}; {:.1} s\n{} (dibo run it), tune.csv, plots/tune.svg in {}",
+        "\nbest: {}\n{} iterations run, {:.1} % of the {settings} settings × {seeds} seeds × {iterations}; \
+        {:.1} s\n{} (dibo run it), tune.csv, plots/tune.svg in {}",
         found.iter().map(|(k, v)| format!("{k} = {v}")).collect::<Vec<_>>().join(", "),
         race.spent.load(Relaxed),
         100.0 * race.spent.load(Relaxed) as f64 / whole as f64,
@@ -355,13 +422,15 @@ fn report(base: &Base, tiers: &[Tier], race: &Race<'_>, out: &Path, seeds: &[u64
 /// The last large tier as a map: one cell a setting, darker the further it came and the better it is.
 fn heat_map(tier: &Tier, race: &Race<'_>, base: &Base) -> Result<plot::Picture> {
     let sign = if race.upwards { -1.0 } else { 1.0 };
-    let mut order: Vec<usize> = (0..tier.scores.len()).filter(|i| tier.scores[*i].is_some_and(|s| s.1.metric.is_finite())).collect();
+    let mut order: Vec<usize> =
+        (0..tier.scores.len()).filter(|i| tier.scores[*i].is_some_and(|s| s.1.metric.is_finite())).collect();
     order.sort_by(|a, b| match (&tier.scores[*a], &tier.scores[*b]) {
         (Some(a), Some(b)) => b.0.cmp(&a.0).then(a.1.order(&b.1)),
         _ => std::cmp::Ordering::Equal,
     });
     let cell = |i: usize| {
-        let shade = order.iter().position(|o| *o == i).map(|rank| 1.0 - rank as f64 / order.len().max(2) as f64);
+        let shade =
+            order.iter().position(|o| *o == i).map(|rank| 1.0 - rank as f64 / order.len().max(2) as f64);
         let label = match (&tier.candidates[i].refused, &tier.scores[i]) {
             (Some(_), _) => "known to diverge".into(),
             (_, Some((_, s))) if s.iterations.is_finite() => format!("{} it.", words::number(s.iterations)),
@@ -373,9 +442,16 @@ fn heat_map(tier: &Tier, race: &Race<'_>, base: &Base) -> Result<plot::Picture> 
     let one = Axis { key: "", values: vec![0.0] };
     let (rows, columns) = (&tier.axes[0], tier.axes.get(1).unwrap_or(&one));
     let name = |a: &Axis| words::symbol(a.key);
-    let values = |a: &Axis| a.values.iter().map(|v| if a.key.is_empty() { String::new() } else { words::number(*v) }).collect::<Vec<_>>();
-    let cells: Vec<Vec<(String, Option<f64>)>> =
-        (0..rows.values.len()).map(|r| (0..columns.values.len()).map(|c| cell(r * columns.values.len() + c)).collect()).collect();
-    let title = format!("{}, {}: {} (darker is better)", base.name, base.algorithm, words::column(race.metric));
+    let values = |a: &Axis| {
+        a.values
+            .iter()
+            .map(|v| if a.key.is_empty() { String::new() } else { words::number(*v) })
+            .collect::<Vec<_>>()
+    };
+    let cells: Vec<Vec<(String, Option<f64>)>> = (0..rows.values.len())
+        .map(|r| (0..columns.values.len()).map(|c| cell(r * columns.values.len() + c)).collect())
+        .collect();
+    let title =
+        format!("{}, {}: {} (darker is better)", base.name, base.algorithm, words::column(race.metric));
     plot::heat_map(&title, (&name(rows), &values(rows)), (&name(columns), &values(columns)), &cells)
 }

@@ -1,5 +1,6 @@
-//! Successive halving: all candidates run a little, the better ones run on, and so forth; runs go on from where they stopped, to the bit. Everything is kept in
-//! a folder, so that the same command after Ctrl-C goes on from there.
+//! Successive halving: all candidates run a little, the better ones run on, and so forth; runs go on from
+//! where they stopped, to the bit. Everything is kept in a folder, so that the same command after Ctrl-C goes
+//! on from there.
 use crate::experiment::Setting;
 use crate::experiment::spec::Problem;
 use crate::results::write_file;
@@ -65,7 +66,10 @@ pub struct Score {
 impl Score {
     pub fn order(&self, other: &Score) -> std::cmp::Ordering {
         // Equal counts first; then speed, then the metric.
-        self.open.cmp(&other.open).then(self.iterations.total_cmp(&other.iterations)).then(self.metric.total_cmp(&other.metric))
+        self.open
+            .cmp(&other.open)
+            .then(self.iterations.total_cmp(&other.iterations))
+            .then(self.metric.total_cmp(&other.metric))
     }
 }
 
@@ -90,15 +94,24 @@ pub struct Race<'a> {
 /// So many come to the end at least.
 const FINALISTS: usize = 3;
 
-/// Each candidate's iterations, over its seeds, and score at the last rung it ran to; `None` for those that were refused.
+/// Each candidate's iterations, over its seeds, and score at the last rung it ran to; `None` for those that
+/// were refused.
 pub type Scores = Vec<Option<(usize, Score)>>;
 
 impl Race<'_> {
-    /// Races all candidates; gives their scores at the last rung they ran to, or `None` if it was stopped. One seed tells the bad ones: after a short run the best third
-    /// goes on, then runs become twice as long from rung to rung and the better half goes on; of those that come to the end, the best third runs with all seeds. With
-    /// `full`, everyone runs to the end with all seeds.
-    pub fn run(&self, candidates: &[Candidate], seeds: &[u64], iterations: usize, full: bool) -> Result<Option<Scores>> {
-        let mut alive: Vec<usize> = (0..candidates.len()).filter(|i| candidates[*i].refused.is_none()).collect();
+    /// Races all candidates; gives their scores at the last rung they ran to, or `None` if it was stopped.
+    /// One seed tells the bad ones: after a short run the best third goes on, then runs become twice as long
+    /// from rung to rung and the better half goes on; of those that come to the end, the best third runs with
+    /// all seeds. With `full`, everyone runs to the end with all seeds.
+    pub fn run(
+        &self,
+        candidates: &[Candidate],
+        seeds: &[u64],
+        iterations: usize,
+        full: bool,
+    ) -> Result<Option<Scores>> {
+        let mut alive: Vec<usize> =
+            (0..candidates.len()).filter(|i| candidates[*i].refused.is_none()).collect();
         let mut scores: Scores = vec![None; candidates.len()];
         // Runs are looked at at multiples of `every` only; two looks are the least that tells anything.
         let every = candidates.first().map_or(1, |c| c.setting.run.plan().every);
@@ -109,7 +122,8 @@ impl Race<'_> {
             (until, seeds_now) = (iterations, seeds);
         }
         loop {
-            let jobs: Vec<(usize, u64)> = alive.iter().flat_map(|i| seeds_now.iter().map(move |s| (*i, *s))).collect();
+            let jobs: Vec<(usize, u64)> =
+                alive.iter().flat_map(|i| seeds_now.iter().map(move |s| (*i, *s))).collect();
             let Some(tracks) = self.advance(candidates, &jobs, until)? else { return Ok(None) };
             for i in &alive {
                 let mine = jobs.iter().zip(&tracks).filter(|(job, _)| job.0 == *i).map(|(_, t)| t.at(until));
@@ -136,8 +150,14 @@ impl Race<'_> {
     fn score(&self, seeds: Vec<(Option<usize>, f64)>) -> Score {
         let reached: Vec<f64> = seeds.iter().filter_map(|s| s.0.map(|k| k as f64)).collect();
         let sign = if self.upwards { -1.0 } else { 1.0 };
-        let metric = seeds.iter().map(|s| if s.1.is_finite() { sign * s.1 } else { f64::INFINITY }).sum::<f64>() / seeds.len() as f64;
-        let iterations = if reached.is_empty() { f64::INFINITY } else { reached.iter().sum::<f64>() / reached.len() as f64 };
+        let metric =
+            seeds.iter().map(|s| if s.1.is_finite() { sign * s.1 } else { f64::INFINITY }).sum::<f64>()
+                / seeds.len() as f64;
+        let iterations = if reached.is_empty() {
+            f64::INFINITY
+        } else {
+            reached.iter().sum::<f64>() / reached.len() as f64
+        };
         Score { open: seeds.len() - reached.len(), iterations, metric }
     }
 
@@ -151,7 +171,12 @@ impl Race<'_> {
     }
 
     /// Brings all jobs to `until` iterations, on all cores; `None` if it was asked to stop.
-    fn advance(&self, candidates: &[Candidate], jobs: &[(usize, u64)], until: usize) -> Result<Option<Vec<Track>>> {
+    fn advance(
+        &self,
+        candidates: &[Candidate],
+        jobs: &[(usize, u64)],
+        until: usize,
+    ) -> Result<Option<Vec<Track>>> {
         let (next, error) = (AtomicUsize::new(0), Mutex::new(None));
         let tracks: Vec<Mutex<Track>> = jobs.iter().map(|_| Mutex::default()).collect();
         std::thread::scope(|scope| {
@@ -179,7 +204,9 @@ impl Race<'_> {
     }
 
     fn one(&self, candidate: &Candidate, seed: u64, until: usize) -> Result<Track> {
-        let found = std::fs::read(self.place(candidate, seed, "track")).ok().and_then(|b| serde_json::from_slice::<Track>(&b).ok());
+        let found = std::fs::read(self.place(candidate, seed, "track"))
+            .ok()
+            .and_then(|b| serde_json::from_slice::<Track>(&b).ok());
         if let Some(track) = found
             && (track.over || track.done() >= until)
         {
@@ -189,11 +216,21 @@ impl Race<'_> {
         let problem = setting.problem(seed, self.files, &threads)?;
         let network = setting.graphs(setting.agents(seed, self.files)?, seed, self.files)?;
         match &problem {
-            Problem::PolicyEvaluation(p) => self.go(candidate, seed, until, &*setting.algorithm, &**p, Simulator::new(network, threads)),
-            Problem::Quadratic(p) => self.go(candidate, seed, until, &*setting.algorithm, &**p, Simulator::new(network, threads)),
-            Problem::Robust(p) => self.go(candidate, seed, until, &*setting.algorithm, &**p, Simulator::new(network, threads)),
-            Problem::Learning64(p) => self.go(candidate, seed, until, &*setting.algorithm, &**p, Simulator::new(network, threads)),
-            Problem::Learning32(p) => self.go(candidate, seed, until, &*setting.algorithm32, &**p, Simulator::new(network, threads)),
+            Problem::PolicyEvaluation(p) => {
+                self.go(candidate, seed, until, &*setting.algorithm, &**p, Simulator::new(network, threads))
+            }
+            Problem::Quadratic(p) => {
+                self.go(candidate, seed, until, &*setting.algorithm, &**p, Simulator::new(network, threads))
+            }
+            Problem::Robust(p) => {
+                self.go(candidate, seed, until, &*setting.algorithm, &**p, Simulator::new(network, threads))
+            }
+            Problem::Learning64(p) => {
+                self.go(candidate, seed, until, &*setting.algorithm, &**p, Simulator::new(network, threads))
+            }
+            Problem::Learning32(p) => {
+                self.go(candidate, seed, until, &*setting.algorithm32, &**p, Simulator::new(network, threads))
+            }
         }
     }
 
@@ -212,7 +249,8 @@ impl Race<'_> {
         let mut rung = Rung { until, checkpoint: None, bar: self.bar, seen: from };
         let plan = candidate.setting.run.plan();
         let record =
-            engine::run(algorithm, problem, &mut network, &problem.start(), &plan, resume, &mut rung).map_err(anyhow::Error::msg)?;
+            engine::run(algorithm, problem, &mut network, &problem.start(), &plan, resume, &mut rung)
+                .map_err(anyhow::Error::msg)?;
         let last = record.samples.last().map_or(0, |s| s.k);
         self.spent.fetch_add(last - from, Relaxed);
         let value = |s: &Sample| (s.k, s.get(self.metric).unwrap_or(f64::NAN));

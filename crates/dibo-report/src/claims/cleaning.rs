@@ -60,19 +60,29 @@ pub fn c2(run: &Run<'_>) -> Judged {
     let (mut texts, mut won, mut all) = (Vec::new(), Vec::new(), 0);
     for cr in values(run, &run.series(|_| true), "problem.cr") {
         let here = |i: &usize| run.text(*i, "problem.cr") == cr;
-        let (fab, _) = best(run, fabs(run, true).into_iter().filter(here)).ok_or("FAB was not run to an end")?;
+        let (fab, _) =
+            best(run, fabs(run, true).into_iter().filter(here)).ok_or("FAB was not run to an end")?;
         let rivals: Vec<usize> = baselines(run).into_iter().filter(here).collect();
         let seconds = |i: usize| run.mean(i, |r| r.seconds);
         // The moment at which the first method is done: all have a value there.
         let until = rivals.iter().chain([&fab]).map(|i| seconds(*i)).fold(f64::INFINITY, f64::min);
         let at = |i: usize| value_at(&run.curve(i, "seconds", ACCURACY), until);
-        let rival = rivals.iter().map(|i| (*i, at(*i))).filter(|r| r.1.is_finite()).max_by(|a, b| a.1.total_cmp(&b.1));
+        let rival = rivals
+            .iter()
+            .map(|i| (*i, at(*i)))
+            .filter(|r| r.1.is_finite())
+            .max_by(|a, b| a.1.total_cmp(&b.1));
         let (rival, there) = rival.ok_or("no baseline has a curve in time")?;
         all += 1;
         if at(fab) > there {
             won.push(cr.clone());
         }
-        texts.push(format!("cr={cr}, after {}: FAB {:.2} %, {} {there:.2} %", quantity("seconds", until), at(fab), run.name(rival)));
+        texts.push(format!(
+            "cr={cr}, after {}: FAB {:.2} %, {} {there:.2} %",
+            quantity("seconds", until),
+            at(fab),
+            run.name(rival)
+        ));
     }
     let verdict = match won.len() {
         _ if all == 0 => return Err("nothing was run".into()),
@@ -83,7 +93,9 @@ pub fn c2(run: &Run<'_>) -> Judged {
     Ok((
         verdict,
         list(texts),
-        "mean test accuracy when the first of the methods has done its iterations; seconds of iterations on this machine".into(),
+        "mean test accuracy when the first of the methods has done its iterations; seconds of iterations on \
+        this machine"
+            .into(),
     ))
 }
 
@@ -106,7 +118,11 @@ pub fn c4(run: &Run<'_>) -> Judged {
         _ => DoesNotHold,
     };
     let (low, high) = (fab.at[0].0, fab.at[fab.at.len() - 1].0);
-    Ok((verdict, text, format!("change of the final accuracy from ρ = {high} to ρ = {low}; FAB is {}", fab.name)))
+    Ok((
+        verdict,
+        text,
+        format!("change of the final accuracy from ρ = {high} to ρ = {low}; FAB is {}", fab.name),
+    ))
 }
 
 /// Holds, holds only for some methods, or for none.
@@ -127,22 +143,28 @@ pub fn c5(run: &Run<'_>) -> Judged {
         let (least, most) = sizes.fold((f64::INFINITY, 0.0f64), |(a, b), v| (a.min(v), b.max(v)));
         (most - least) / most
     };
-    let text = list(all.iter().map(|s| format!("{} {:.2} % of {}", s.name, 100.0 * spread(s), quantity("state_bytes", held(s.ends().0)))));
+    let text = list(all.iter().map(|s| {
+        format!("{} {:.2} % of {}", s.name, 100.0 * spread(s), quantity("state_bytes", held(s.ends().0)))
+    }));
     let flat: Vec<&Sweep> = all.iter().filter(|s| spread(s) < 0.05).collect();
     Ok((
         for_these(&flat, &all),
         text,
-        "largest difference of the state's memory between values of ρ (the data is the same); hardly means by less than 5 %".into(),
+        "largest difference of the state's memory between values of ρ (the data is the same); hardly means \
+        by less than 5 %"
+            .into(),
     ))
 }
 
 /// ν hardly changes the peak accuracy.
 pub fn c6(run: &Run<'_>) -> Judged {
     let all = sweeps(run, "graph.nu")?;
-    let top = |i: usize| run.curve(i, "iteration", ACCURACY).iter().map(|p| p.y).fold(f64::NEG_INFINITY, f64::max);
+    let top =
+        |i: usize| run.curve(i, "iteration", ACCURACY).iter().map(|p| p.y).fold(f64::NEG_INFINITY, f64::max);
     let spread = |s: &Sweep| {
         let tops: Vec<f64> = s.at.iter().map(|(_, i)| top(*i)).collect();
-        tops.iter().copied().fold(f64::NEG_INFINITY, f64::max) - tops.iter().copied().fold(f64::INFINITY, f64::min)
+        tops.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+            - tops.iter().copied().fold(f64::INFINITY, f64::min)
     };
     if !all.iter().all(|s| spread(s).is_finite()) {
         return Err("there are no accuracy curves".into());
@@ -152,7 +174,9 @@ pub fn c6(run: &Run<'_>) -> Judged {
     Ok((
         for_these(&flat, &all),
         text,
-        "difference of the highest accuracy along the mean curves between values of ν; hardly means by 1 point at most".into(),
+        "difference of the highest accuracy along the mean curves between values of ν; hardly means by 1 \
+        point at most"
+            .into(),
     ))
 }
 
@@ -174,7 +198,14 @@ pub fn c7(run: &Run<'_>) -> Judged {
     let text = list(all.iter().map(|s| {
         let (low, high) = s.ends();
         let bytes = |i: usize| quantity("bytes_per_iteration", cost(i));
-        format!("{} wobble {:.3} to {:.3} points, {} to {}", s.name, wobble(low), wobble(high), bytes(low), bytes(high))
+        format!(
+            "{} wobble {:.3} to {:.3} points, {} to {}",
+            s.name,
+            wobble(low),
+            wobble(high),
+            bytes(low),
+            bytes(high)
+        )
     }));
     let verdict = match (dearer, steadier.len()) {
         (true, s) if s == all.len() => Holds,
@@ -185,7 +216,9 @@ pub fn c7(run: &Run<'_>) -> Judged {
     Ok((
         verdict,
         text,
-        "from the smallest to the largest ν: mean change of the accuracy between evaluations in the second half, bytes an iteration".into(),
+        "from the smallest to the largest ν: mean change of the accuracy between evaluations in the second \
+        half, bytes an iteration"
+            .into(),
     ))
 }
 
@@ -194,12 +227,27 @@ pub fn c8(run: &Run<'_>) -> Judged {
     let cost = |i: usize| run.mean(i, |r| r.bytes as f64 / r.iterations.max(1) as f64);
     let (mut holds, mut texts) = (true, Vec::new());
     for cell in run.cells() {
-        let fab = cell.series.iter().copied().filter(|i| run.algorithm(*i) == "fab").map(cost).fold(f64::INFINITY, f64::min);
-        let rival = cell.series.iter().copied().filter(|i| run.algorithm(*i) != "fab").max_by(|a, b| cost(*a).total_cmp(&cost(*b)));
+        let fab = cell
+            .series
+            .iter()
+            .copied()
+            .filter(|i| run.algorithm(*i) == "fab")
+            .map(cost)
+            .fold(f64::INFINITY, f64::min);
+        let rival = cell
+            .series
+            .iter()
+            .copied()
+            .filter(|i| run.algorithm(*i) != "fab")
+            .max_by(|a, b| cost(*a).total_cmp(&cost(*b)));
         let Some(rival) = rival.filter(|_| fab.is_finite()) else { continue };
         holds &= fab > cost(rival);
         let bytes = |v: f64| quantity("bytes_per_iteration", v);
-        texts.push(format!("{} FAB {}, {} {}", cell.name, bytes(fab), run.name(rival), bytes(cost(rival))).trim().to_string());
+        texts.push(
+            format!("{} FAB {}, {} {}", cell.name, bytes(fab), run.name(rival), bytes(cost(rival)))
+                .trim()
+                .to_string(),
+        );
     }
     if texts.is_empty() {
         return Err("FAB and a baseline were not run side by side".into());
@@ -222,10 +270,15 @@ pub fn c10(run: &Run<'_>) -> Judged {
     if all.is_empty() {
         return Err("fewer than three sizes of the hidden layer were run".into());
     }
-    let memory = |i: usize| run.mean(i, |r| if r.memory.peak_bytes > 0 { r.memory.peak_bytes } else { r.state_bytes } as f64);
+    let memory = |i: usize| {
+        run.mean(i, |r| if r.memory.peak_bytes > 0 { r.memory.peak_bytes } else { r.state_bytes } as f64)
+    };
     let per = |i: usize, of: f64| of / run.iterations(i).max(1.0);
-    let costs: [(&str, &dyn Fn(usize) -> f64); 3] =
-        [("bytes", &|i| per(i, run.mean(i, |r| r.bytes as f64))), ("memory", &memory), ("time", &|i| per(i, run.mean(i, |r| r.seconds)))];
+    let costs: [(&str, &dyn Fn(usize) -> f64); 3] = [
+        ("bytes", &|i| per(i, run.mean(i, |r| r.bytes as f64))),
+        ("memory", &memory),
+        ("time", &|i| per(i, run.mean(i, |r| r.seconds))),
+    ];
     let (mut straight, mut texts) = (Vec::new(), Vec::new());
     for (name, cost) in costs {
         let mut worst = 0.0f64;
@@ -246,6 +299,8 @@ pub fn c10(run: &Run<'_>) -> Judged {
         0 => DoesNotHold,
         _ => HoldsOnlyUnder(straight.join(" and ")),
     };
-    let reading = "rms distance from the best straight line against the number of parameters, in parts of the largest value; linear means below 5 %, rising. Memory is the measured peak where there is one, else the state's";
+    let reading = "rms distance from the best straight line against the number of parameters, in parts of \
+        the largest value; linear means below 5 %, rising. Memory is the measured peak where there is one, \
+        else the state's";
     Ok((verdict, list(texts), reading.into()))
 }

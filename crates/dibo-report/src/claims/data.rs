@@ -110,7 +110,8 @@ impl Run<'_> {
         mean_line(self.manifest, self.curves, series, x, metric)
     }
 
-    /// Mean of a metric over the last tenth of the mean curve, so that noise counts little; infinite where all runs diverged.
+    /// Mean of a metric over the last tenth of the mean curve, so that noise counts little; infinite where
+    /// all runs diverged.
     pub fn end(&self, series: usize, metric: &str) -> f64 {
         if self.class(series) == Class::Diverges {
             return f64::INFINITY;
@@ -131,10 +132,13 @@ impl Run<'_> {
         let mut cells: Vec<(Vec<(&String, &String)>, Cell)> = Vec::new();
         for i in self.series(|_| true) {
             let series = &self.manifest.series[i];
-            let key: Vec<_> = series.settings.iter().filter(|(key, _)| !key.starts_with("algorithm.")).collect();
+            let key: Vec<_> =
+                series.settings.iter().filter(|(key, _)| !key.starts_with("algorithm.")).collect();
             let swept = series.swept.iter().filter(|key| !key.starts_with("algorithm."));
-            let name =
-                swept.map(|key| format!("{}={}", crate::report::words::symbol(key), self.text(i, key))).collect::<Vec<_>>().join(" ");
+            let name = swept
+                .map(|key| format!("{}={}", crate::report::words::symbol(key), self.text(i, key)))
+                .collect::<Vec<_>>()
+                .join(" ");
             match cells.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, cell)) => cell.series.push(i),
                 None => cells.push((key, Cell { name, series: vec![i] })),

@@ -11,11 +11,16 @@ const ERROR: &str = "relative_error";
 fn cells(run: &Run<'_>) -> Result<Vec<(Cell, usize, Vec<usize>)>, String> {
     let split = |cell: Cell| {
         let fab = *cell.series.iter().find(|i| run.algorithm(**i) == "fab")?;
-        let baselines: Vec<usize> = cell.series.iter().copied().filter(|i| run.algorithm(*i).starts_with("dl-")).collect();
+        let baselines: Vec<usize> =
+            cell.series.iter().copied().filter(|i| run.algorithm(*i).starts_with("dl-")).collect();
         (!baselines.is_empty()).then_some((cell, fab, baselines))
     };
     let cells: Vec<_> = run.cells().into_iter().filter_map(split).collect();
-    if cells.is_empty() { Err("FAB and a double-loop baseline were not run on the same problem".into()) } else { Ok(cells) }
+    if cells.is_empty() {
+        Err("FAB and a double-loop baseline were not run on the same problem".into())
+    } else {
+        Ok(cells)
+    }
 }
 
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
@@ -50,14 +55,23 @@ pub fn p6(run: &Run<'_>) -> Judged {
     }
     let fab = range(cells.iter().map(|c| run.end(c.1, ERROR)));
     let others = range(cells.iter().flat_map(|c| &c.2).map(|b| run.end(*b, ERROR)));
-    let best = cells.iter().flat_map(|c| &c.2).filter_map(|b| lowest(&run.curve(*b, "iteration", ERROR))).map(|p| p.y);
+    let best = cells
+        .iter()
+        .flat_map(|c| &c.2)
+        .filter_map(|b| lowest(&run.curve(*b, "iteration", ERROR)))
+        .map(|p| p.y);
     let best = best.fold(f64::INFINITY, f64::min);
     let reading = format!(
-        "at the printed steps and T = 20 inner iterations; mean relative error over the last tenth of the run (the loss F agrees); the lowest error that any baseline passes on its way is {}",
+        "at the printed steps and T = 20 inner iterations; mean relative error over the last tenth of the \
+        run (the loss F agrees); the lowest error that any baseline passes on its way is {}",
         number(best)
     );
     let settings = if cells.len() == 1 { "one setting".into() } else { format!("{} settings", cells.len()) };
-    Ok((in_cells(&good, cells.len()), format!("FAB {}, baselines {} over {settings}", span(fab), span(others)), reading))
+    Ok((
+        in_cells(&good, cells.len()),
+        format!("FAB {}, baselines {} over {settings}", span(fab), span(others)),
+        reading,
+    ))
 }
 
 pub fn p7(run: &Run<'_>) -> Judged {
@@ -70,12 +84,14 @@ pub fn p7(run: &Run<'_>) -> Judged {
         for b in baselines {
             pairs += 1;
             let theirs = run.curve(*b, "iteration", ERROR);
-            let gaps: Vec<(f64, bool)> = ours.iter().zip(&theirs).filter(|(o, t)| o.x == t.x).map(|(o, t)| (o.x, o.y < t.y)).collect();
+            let gaps: Vec<(f64, bool)> =
+                ours.iter().zip(&theirs).filter(|(o, t)| o.x == t.x).map(|(o, t)| (o.x, o.y < t.y)).collect();
             let behind = gaps.iter().rev().find(|(x, ahead)| !ahead && *x > 0.0).map(|g| g.0);
             all &= behind.is_some() && gaps.last().is_some_and(|g| g.1);
             crossings.extend(behind.filter(|_| gaps.last().is_some_and(|g| g.1)));
             // Is FAB ahead at every moment of the clock?
-            let at = |t: f64| ours_in_time.iter().take_while(|p| p.x <= t).last().map_or(f64::INFINITY, |p| p.y);
+            let at =
+                |t: f64| ours_in_time.iter().take_while(|p| p.x <= t).last().map_or(f64::INFINITY, |p| p.y);
             let ahead = run.curve(*b, "seconds", ERROR).iter().skip(1).all(|p| at(p.x) <= p.y);
             by_time += usize::from(ahead);
         }
@@ -89,7 +105,9 @@ pub fn p7(run: &Run<'_>) -> Judged {
         format!("FAB goes ahead for good at iterations {}", span(range(crossings.into_iter())))
     };
     let reading = format!(
-        "at the printed steps and T = 20; relative error against iterations, where an iteration of a baseline has 20 inner ones; by the clock FAB is ahead at every moment against {by_time} of {pairs} baselines"
+        "at the printed steps and T = 20; relative error against iterations, where an iteration of a \
+        baseline has 20 inner ones; by the clock FAB is ahead at every moment against {by_time} of {pairs} \
+        baselines"
     );
     Ok((in_cells(&good, cells.len()), number, reading))
 }
@@ -102,21 +120,32 @@ pub fn p8(run: &Run<'_>) -> Judged {
     let (mut drops, mut rests, mut rises, mut each) = (true, true, false, Vec::new());
     for i in &series {
         let curve = run.curve(*i, "iteration", ERROR);
-        let (Some(first), Some(last), Some(low)) = (curve.first(), curve.last(), lowest(&curve)) else { return Err("no curve".into()) };
+        let (Some(first), Some(last), Some(low)) = (curve.first(), curve.last(), lowest(&curve)) else {
+            return Err("no curve".into());
+        };
         let middle = curve.iter().find(|p| p.x >= 0.75 * last.x).map_or(f64::NAN, |p| p.y);
         drops &= low.y < 0.7 * first.y && low.x < 0.2 * last.x;
         rests &= (last.y - middle).abs() < 0.1 * middle;
         rises |= last.y > 1.2 * low.y;
         each.push((low, last.y));
     }
-    let (low, at, end) = (range(each.iter().map(|e| e.0.y)), range(each.iter().map(|e| e.0.x)), range(each.iter().map(|e| e.1)));
+    let (low, at, end) = (
+        range(each.iter().map(|e| e.0.y)),
+        range(each.iter().map(|e| e.0.x)),
+        range(each.iter().map(|e| e.1)),
+    );
     let number = format!("error falls to {} at iteration {}, ends at {}", span(low), span(at), span(end));
     let verdict = match (drops && rests, rises) {
         (true, false) => Holds,
-        (true, true) => HoldsOnlyUnder(format!("“stagnates” read as “comes to rest”: after its drop it rises and rests at {}", span(end))),
+        (true, true) => HoldsOnlyUnder(format!(
+            "“stagnates” read as “comes to rest”: after its drop it rises and rests at {}",
+            span(end)
+        )),
         _ => DoesNotHold,
     };
-    let reading = "drop: below 70 % of the start within the first fifth; rest: less than 10 % change over the last quarter. T short inner steps leave most of the hypergradient's second part out, so the method rests elsewhere";
+    let reading = "drop: below 70 % of the start within the first fifth; rest: less than 10 % change over \
+        the last quarter. T short inner steps leave most of the hypergradient's second part out, so the \
+        method rests elsewhere";
     Ok((verdict, number, reading.into()))
 }
 
@@ -131,8 +160,13 @@ pub fn p9(run: &Run<'_>) -> Judged {
     });
     let (mut good, mut each) = (Vec::new(), Vec::new());
     for kind in &kinds {
-        let mut of_kind: Vec<_> = cells.iter().filter(|c| run.text(c.1, "problem.noise_on") == *kind).collect();
-        of_kind.sort_by(|a, b| run.number(a.1, "problem.omega").unwrap_or(0.0).total_cmp(&run.number(b.1, "problem.omega").unwrap_or(0.0)));
+        let mut of_kind: Vec<_> =
+            cells.iter().filter(|c| run.text(c.1, "problem.noise_on") == *kind).collect();
+        of_kind.sort_by(|a, b| {
+            run.number(a.1, "problem.omega")
+                .unwrap_or(0.0)
+                .total_cmp(&run.number(b.1, "problem.omega").unwrap_or(0.0))
+        });
         let (Some(quiet), Some(loud)) = (of_kind.first(), of_kind.last()) else { continue };
         if run.number(quiet.1, "problem.omega") == run.number(loud.1, "problem.omega") {
             return Err("only one noise level was run".into());
@@ -141,7 +175,10 @@ pub fn p9(run: &Run<'_>) -> Judged {
         let fab = growth(quiet.1, loud.1);
         let others = quiet.2.iter().zip(&loud.2).map(|(a, b)| growth(*a, *b)).fold(0.0, f64::max);
         let kind = if kind.is_empty() { "transition" } else { kind };
-        each.push(format!("noise on {kind}: FAB ×{fab:.2} (to {}), baselines at most ×{others:.2}", number(run.end(loud.1, ERROR))));
+        each.push(format!(
+            "noise on {kind}: FAB ×{fab:.2} (to {}), baselines at most ×{others:.2}",
+            number(run.end(loud.1, ERROR))
+        ));
         if fab > others {
             good.push(format!("noise on {kind}"));
         }
@@ -152,7 +189,8 @@ pub fn p9(run: &Run<'_>) -> Judged {
 
 /// Series of one algorithm by growing ν.
 fn by_nu(run: &Run<'_>, algorithm: &str) -> Vec<(f64, usize)> {
-    let mut found: Vec<(f64, usize)> = run.of(algorithm).into_iter().filter_map(|i| Some((run.number(i, "graph.nu")?, i))).collect();
+    let mut found: Vec<(f64, usize)> =
+        run.of(algorithm).into_iter().filter_map(|i| Some((run.number(i, "graph.nu")?, i))).collect();
     found.sort_by(|a, b| a.0.total_cmp(&b.0));
     found
 }
@@ -163,14 +201,17 @@ pub fn p10(run: &Run<'_>) -> Judged {
         return Err("only one ν was run".into());
     }
     let level = 0.1;
-    let times: Vec<Option<f64>> = found.iter().map(|(_, i)| run.first_below(*i, "iteration", ERROR, level)).collect();
-    let times: Vec<f64> = times.into_iter().collect::<Option<_>>().ok_or("FAB did not come within 10 % everywhere")?;
+    let times: Vec<Option<f64>> =
+        found.iter().map(|(_, i)| run.first_below(*i, "iteration", ERROR, level)).collect();
+    let times: Vec<f64> =
+        times.into_iter().collect::<Option<_>>().ok_or("FAB did not come within 10 % everywhere")?;
     let gain = times[0] / times[times.len() - 1];
     let falls = times.windows(2).all(|w| w[1] <= w[0]) && gain > 1.02;
     let agree: Vec<f64> = found.iter().map(|(_, i)| run.end(*i, "consensus_x")).collect();
     let each = found.iter().zip(&times).map(|((nu, _), t)| format!("{t:.0} at ν={nu}"));
     let reading = format!(
-        "FAB's iterations to a relative error of 10 %; a gain below 2 % counts as none. Mixing is not what limits it here: what ν does change is the disagreement about x, {} times smaller at the largest ν",
+        "FAB's iterations to a relative error of 10 %; a gain below 2 % counts as none. Mixing is not what \
+        limits it here: what ν does change is the disagreement about x, {} times smaller at the largest ν",
         number(agree[0] / agree[agree.len() - 1])
     );
     Ok((if falls { Holds } else { DoesNotHold }, list(each), reading))
@@ -196,9 +237,20 @@ pub fn p11(run: &Run<'_>) -> Judged {
         holds &= found.windows(2).all(|w| cost(w[1].1) > cost(w[0].1));
         let (low, high) = (found[0], found[found.len() - 1]);
         let bytes = |i: usize| quantity("bytes_per_iteration", cost(i));
-        each.push(format!("{} {} at ν={}, {} at ν={}", run.name(low.1), bytes(low.1), low.0, bytes(high.1), high.0));
+        each.push(format!(
+            "{} {} at ν={}, {} at ν={}",
+            run.name(low.1),
+            bytes(low.1),
+            low.0,
+            bytes(high.1),
+            high.0
+        ));
     }
-    Ok((if holds { Holds } else { DoesNotHold }, list(each), "bytes that all agents send in one (outer) iteration".into()))
+    Ok((
+        if holds { Holds } else { DoesNotHold },
+        list(each),
+        "bytes that all agents send in one (outer) iteration".into(),
+    ))
 }
 
 /// Largest relative gap of two mean curves.
@@ -212,7 +264,8 @@ pub fn p12(run: &Run<'_>) -> Judged {
     for cell in run.cells() {
         let Some(sgd) = cell.series.iter().find(|i| run.algorithm(**i) == "dl-push-sgd") else { continue };
         for saga in cell.series.iter().filter(|i| run.algorithm(**i) == "dl-push-saga") {
-            let gaps = if run.text(*saga, "algorithm.tracking") == "false" { &mut plain } else { &mut tracked };
+            let gaps =
+                if run.text(*saga, "algorithm.tracking") == "false" { &mut plain } else { &mut tracked };
             gaps.push(gap(run, *sgd, *saga));
         }
     }
@@ -221,15 +274,20 @@ pub fn p12(run: &Run<'_>) -> Judged {
     }
     let largest = |gaps: &[f64]| gaps.iter().copied().fold(0.0, f64::max);
     let close = |gaps: &[f64]| !gaps.is_empty() && largest(gaps) < 0.05;
-    let say = |gaps: &[f64], name: &str| (!gaps.is_empty()).then(|| format!("largest gap {:.2} % {name}", 100.0 * largest(gaps)));
-    let number = list([say(&plain, "without tracking"), say(&tracked, "with tracking")].into_iter().flatten());
+    let say = |gaps: &[f64], name: &str| {
+        (!gaps.is_empty()).then(|| format!("largest gap {:.2} % {name}", 100.0 * largest(gaps)))
+    };
+    let number =
+        list([say(&plain, "without tracking"), say(&tracked, "with tracking")].into_iter().flatten());
     let verdict = match (close(&plain), close(&tracked), tracked.is_empty()) {
         (true, true, _) | (true, _, true) => Holds,
         (true, false, _) => HoldsOnlyUnder("Push-SAGA without its gradient tracking".into()),
         (false, true, _) => HoldsOnlyUnder("Push-SAGA with its gradient tracking".into()),
         _ => DoesNotHold,
     };
-    let reading = "gap of the two mean error curves, relative, at its largest; below 5 % counts as coinciding. On full batches SAGA's estimate is the gradient itself, so all that is left is its gradient tracking";
+    let reading = "gap of the two mean error curves, relative, at its largest; below 5 % counts as \
+        coinciding. On full batches SAGA's estimate is the gradient itself, so all that is left is its \
+        gradient tracking";
     Ok((verdict, number, reading.into()))
 }
 
@@ -243,10 +301,16 @@ pub fn p13(run: &Run<'_>) -> Judged {
     let (_, fab, baselines) = largest_cell(run)?;
     let end = run.end(fab, ERROR);
     let clock = run.curve(fab, "seconds", ERROR).last().map_or(0.0, |p| p.x);
-    let at = |b: usize| run.curve(b, "seconds", ERROR).iter().take_while(|p| p.x <= clock).last().map_or(f64::NAN, |p| p.y);
+    let at = |b: usize| {
+        run.curve(b, "seconds", ERROR).iter().take_while(|p| p.x <= clock).last().map_or(f64::NAN, |p| p.y)
+    };
     let by_end = baselines.iter().map(|b| run.end(*b, ERROR)).fold(f64::INFINITY, f64::min);
     let by_clock = baselines.iter().map(|b| at(*b)).fold(f64::INFINITY, f64::min);
-    let lowest = baselines.iter().filter_map(|b| lowest(&run.curve(*b, "iteration", ERROR))).map(|p| p.y).fold(f64::INFINITY, f64::min);
+    let lowest = baselines
+        .iter()
+        .filter_map(|b| lowest(&run.curve(*b, "iteration", ERROR)))
+        .map(|p| p.y)
+        .fold(f64::INFINITY, f64::min);
     let number = format!(
         "FAB ends at {} in {}; best baseline {} after as many iterations, {} after as many seconds",
         number(end),
@@ -254,7 +318,10 @@ pub fn p13(run: &Run<'_>) -> Judged {
         number(by_end),
         number(by_clock)
     );
-    let reading = format!("relative error; the lowest that any baseline passes on its way is {}", crate::report::words::number(lowest));
+    let reading = format!(
+        "relative error; the lowest that any baseline passes on its way is {}",
+        crate::report::words::number(lowest)
+    );
     let verdict = match (end < by_end, end < by_clock) {
         (true, true) => Holds,
         (true, false) => HoldsOnlyUnder("iterations, not time".into()),
@@ -268,7 +335,8 @@ pub fn p14(run: &Run<'_>) -> Judged {
     let (_, fab, baselines) = largest_cell(run)?;
     let level = 0.8;
     let time = |b: usize| run.first_below(b, "seconds", ERROR, level).unwrap_or(f64::INFINITY);
-    let ours = *baselines.iter().find(|b| run.algorithm(**b) == "dl-push-pull").ok_or("DL-Push-Pull was not run")?;
+    let ours =
+        *baselines.iter().find(|b| run.algorithm(**b) == "dl-push-pull").ok_or("DL-Push-Pull was not run")?;
     if baselines.iter().all(|b| time(*b).is_infinite()) {
         return Err(format!("no baseline came below {level}"));
     }
@@ -278,7 +346,8 @@ pub fn p14(run: &Run<'_>) -> Judged {
         _ => format!("{} never", run.name(*b)),
     });
     let reading = format!(
-        "seconds to a relative error of {level} with n = {}; the printed steps of the baselines differ by up to fifty times, and this decides",
+        "seconds to a relative error of {level} with n = {}; the printed steps of the baselines differ by \
+        up to fifty times, and this decides",
         run.text(fab, "problem.agents")
     );
     Ok((if best { Holds } else { DoesNotHold }, list(each), reading))
@@ -290,24 +359,44 @@ pub fn p15(run: &Run<'_>) -> Judged {
     // For each of n and ω, and for FAB and the baselines: is every comparison worse? And in words.
     let (mut findings, mut notes) = (Vec::new(), Vec::new());
     for (key, other, sign) in keys {
-        let less = |a: usize, b: usize| run.number(a, key) < run.number(b, key) && run.text(a, other) == run.text(b, other);
-        let pairs: Vec<_> = cells.iter().flat_map(|a| cells.iter().map(move |b| (a, b))).filter(|(a, b)| less(a.1, b.1)).collect();
+        let less = |a: usize, b: usize| {
+            run.number(a, key) < run.number(b, key) && run.text(a, other) == run.text(b, other)
+        };
+        let pairs: Vec<_> = cells
+            .iter()
+            .flat_map(|a| cells.iter().map(move |b| (a, b)))
+            .filter(|(a, b)| less(a.1, b.1))
+            .collect();
         let mut compare = |who: &str, list: Vec<(usize, usize)>| {
-            let (from, to) = (range(list.iter().map(|p| run.end(p.0, ERROR))), range(list.iter().map(|p| run.end(p.1, ERROR))));
+            let (from, to) = (
+                range(list.iter().map(|p| run.end(p.0, ERROR))),
+                range(list.iter().map(|p| run.end(p.1, ERROR))),
+            );
             let growth = range(list.iter().map(|p| run.end(p.1, ERROR) / run.end(p.0, ERROR)));
             let (i, j) = list[0];
-            notes.push(format!("{who} {} → {} as {sign} goes from {} to {}", span(from), span(to), run.text(i, key), run.text(j, key)));
+            notes.push(format!(
+                "{who} {} → {} as {sign} goes from {} to {}",
+                span(from),
+                span(to),
+                run.text(i, key),
+                run.text(j, key)
+            ));
             findings.push((format!("{sign} for {who}"), growth.0 > 1.01));
         };
         if !pairs.is_empty() {
             compare("FAB", pairs.iter().map(|(a, b)| (a.1, b.1)).collect());
-            compare("the baselines", pairs.iter().flat_map(|(a, b)| a.2.iter().copied().zip(b.2.iter().copied())).collect());
+            compare(
+                "the baselines",
+                pairs.iter().flat_map(|(a, b)| a.2.iter().copied().zip(b.2.iter().copied())).collect(),
+            );
         }
     }
     if findings.is_empty() {
         return Err("only one size and noise level was run".into());
     }
     let good: Vec<String> = findings.iter().filter(|f| f.1).map(|f| f.0.clone()).collect();
-    let reading = "end error at equal steps; an increase below 1 % counts as none. With more agents the noise of the mean gradient is smaller, not larger; the baselines rest so far off that the noise does not show. The paper compares runs with different steps";
+    let reading = "end error at equal steps; an increase below 1 % counts as none. With more agents the \
+        noise of the mean gradient is smaller, not larger; the baselines rest so far off that the noise \
+        does not show. The paper compares runs with different steps";
     Ok((in_cells(&good, findings.len()), list(notes), reading.into()))
 }

@@ -35,7 +35,10 @@ pub fn values(run: &Run<'_>, series: &[usize], key: &str) -> Vec<String> {
 pub fn best(run: &Run<'_>, series: impl Iterator<Item = usize>) -> Option<(usize, f64)> {
     // A series with runs that diverged has no end to compare.
     let sound = series.filter(|i| run.count(*i, "diverged").0 == 0);
-    sound.map(|i| (i, last(run, i, ACCURACY))).filter(|(_, a)| a.is_finite()).max_by(|a, b| a.1.total_cmp(&b.1))
+    sound
+        .map(|i| (i, last(run, i, ACCURACY)))
+        .filter(|(_, a)| a.is_finite())
+        .max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// The name of a series.
@@ -53,7 +56,8 @@ fn lead(run: &Run<'_>) -> Result<Vec<Lead>, String> {
     for cr in values(run, &all, "problem.cr") {
         let here = |i: &usize| run.text(*i, "problem.cr") == cr;
         let fab = best(run, fabs(run, true).into_iter().filter(here)).ok_or("FAB was not run to an end")?;
-        let other = best(run, baselines(run).into_iter().filter(here)).ok_or("no baseline was run to an end")?;
+        let other =
+            best(run, baselines(run).into_iter().filter(here)).ok_or("no baseline was run to an end")?;
         rows.push((cr, fab.0, fab.1, other.0, other.1));
     }
     if rows.is_empty() { Err("nothing was run".into()) } else { Ok(rows) }
@@ -75,7 +79,11 @@ fn ahead_at(run: &Run<'_>, tau: f64) -> Judged {
             won.push(cr);
         }
         let best_of_all = format!("best of all τ {top:.2} % ({})", label(run, other));
-        texts.push(format!("{} {accuracy:.2} % against {there:.2} % ({}); {best_of_all}", label(run, fab), label(run, rival)));
+        texts.push(format!(
+            "{} {accuracy:.2} % against {there:.2} % ({}); {best_of_all}",
+            label(run, fab),
+            label(run, rival)
+        ));
     }
     let verdict = match won.len() {
         w if w == all => Holds,
@@ -83,7 +91,8 @@ fn ahead_at(run: &Run<'_>, tau: f64) -> Judged {
         _ => HoldsOnlyUnder(format!("cr = {}", won.join(", "))),
     };
     let reading = format!(
-        "mean test accuracy of the averaged model at the end; FAB with its best listed setting that does not diverge; at their best τ FAB is above all baselines in {won_best} of {all} corruption rates"
+        "mean test accuracy of the averaged model at the end; FAB with its best listed setting that does \
+        not diverge; at their best τ FAB is above all baselines in {won_best} of {all} corruption rates"
     );
     Ok((verdict, list(texts), reading))
 }
@@ -101,15 +110,22 @@ pub fn h2(run: &Run<'_>) -> Judged {
 /// FAB above all baselines at each cr.
 pub fn ahead(run: &Run<'_>) -> Judged {
     let rows = lead(run)?;
-    let text =
-        list(rows.iter().map(|(cr, f, a, o, b)| format!("cr={cr}: {} {a:.2} % against {b:.2} % ({})", label(run, *f), label(run, *o))));
+    let text = list(rows.iter().map(|(cr, f, a, o, b)| {
+        format!("cr={cr}: {} {a:.2} % against {b:.2} % ({})", label(run, *f), label(run, *o))
+    }));
     let won = rows.iter().filter(|r| r.2 > r.4).count();
     let verdict = match won {
         w if w == rows.len() => Holds,
         0 => DoesNotHold,
         _ => HoldsOnlyUnder(format!("cr = {}", list(rows.iter().filter(|r| r.2 > r.4).map(|r| r.0.clone())))),
     };
-    Ok((verdict, text, "mean test accuracy of the averaged model at the end, over seeds; each method with its best listed setting".into()))
+    Ok((
+        verdict,
+        text,
+        "mean test accuracy of the averaged model at the end, over seeds; each method with \
+        its best listed setting"
+            .into(),
+    ))
 }
 
 /// FAB's τ settles near 0.15.
@@ -127,7 +143,9 @@ pub fn h3(run: &Run<'_>) -> Judged {
     if series.is_empty() {
         return Err("FAB was not run with a moving τ".into());
     }
-    let text = list(ends.iter().map(|(i, end, moved)| format!("{}: τ = {end:.4}, moved {moved:.4} in the second half", label(run, *i))));
+    let text = list(ends.iter().map(|(i, end, moved)| {
+        format!("{}: τ = {end:.4}, moved {moved:.4} in the second half", label(run, *i))
+    }));
     let diverged: usize = series.iter().map(|i| run.count(*i, "diverged").0).sum();
     let near = ends.iter().any(|(_, end, moved)| (0.1..0.2).contains(end) && *moved < 0.01);
     Ok((
@@ -139,21 +157,31 @@ pub fn h3(run: &Run<'_>) -> Judged {
 
 /// The baselines at τ=.15 are a little better than at τ=.2.
 pub fn h4(run: &Run<'_>) -> Judged {
-    let at = |tau: f64| run.series(|i| run.algorithm(i) != "fab" && run.number(i, "algorithm.tau") == Some(tau));
+    let at =
+        |tau: f64| run.series(|i| run.algorithm(i) != "fab" && run.number(i, "algorithm.tau") == Some(tau));
     let (low, high) = (at(0.15), at(0.2));
     if low.is_empty() || low.len() != high.len() {
         return Err("the baselines were not run at τ = 0.15 and 0.2".into());
     }
-    let gaps: Vec<f64> = low.iter().zip(&high).map(|(l, h)| last(run, *l, ACCURACY) - last(run, *h, ACCURACY)).collect();
+    let gaps: Vec<f64> =
+        low.iter().zip(&high).map(|(l, h)| last(run, *l, ACCURACY) - last(run, *h, ACCURACY)).collect();
     let text = list(low.iter().zip(&gaps).map(|(l, g)| format!("{}: {g:+.2} points", label(run, *l))));
-    Ok((if gaps.iter().all(|g| *g > 0.0) { Holds } else { DoesNotHold }, text, "accuracy at τ = 0.15 minus that at τ = 0.2".into()))
+    Ok((
+        if gaps.iter().all(|g| *g > 0.0) { Holds } else { DoesNotHold },
+        text,
+        "accuracy at τ = 0.15 minus that at τ = 0.2".into(),
+    ))
 }
 
 /// The corruption rates in order, smallest first; two are needed.
 fn rates(run: &Run<'_>) -> Result<Vec<String>, String> {
     let mut rates = values(run, &run.series(|_| true), "problem.cr");
     rates.sort_by(|a, b| a.parse().unwrap_or(f64::NAN).total_cmp(&b.parse().unwrap_or(f64::NAN)));
-    if rates.len() < 2 { Err("one corruption rate alone says nothing about growth".into()) } else { Ok(rates) }
+    if rates.len() < 2 {
+        Err("one corruption rate alone says nothing about growth".into())
+    } else {
+        Ok(rates)
+    }
 }
 
 /// The baselines degrade strongly as cr grows.
@@ -174,7 +202,8 @@ pub fn c3(run: &Run<'_>) -> Judged {
     if falls.is_empty() {
         return Err("no baseline was run at both ends of the corruption rates".into());
     }
-    let text = list(falls.iter().map(|(name, a, b)| format!("{name} {a:.1} % at cr={low}, {b:.1} % at cr={high}")));
+    let text =
+        list(falls.iter().map(|(name, a, b)| format!("{name} {a:.1} % at cr={low}, {b:.1} % at cr={high}")));
     let strong = falls.iter().filter(|(_, a, b)| a - b > 5.0).count();
     let verdict = match strong {
         s if s == falls.len() => Holds,
@@ -187,16 +216,26 @@ pub fn c3(run: &Run<'_>) -> Judged {
 /// FAB's lead grows with cr.
 pub fn c9(run: &Run<'_>) -> Judged {
     let (rates, rows) = (rates(run)?, lead(run)?);
-    let leads: Vec<(&String, f64)> = rates.iter().filter_map(|cr| rows.iter().find(|r| r.0 == *cr).map(|r| (cr, r.2 - r.4))).collect();
+    let leads: Vec<(&String, f64)> =
+        rates.iter().filter_map(|cr| rows.iter().find(|r| r.0 == *cr).map(|r| (cr, r.2 - r.4))).collect();
     let grows = leads.windows(2).all(|w| w[1].1 > w[0].1);
     let text = list(leads.iter().map(|(cr, lead)| format!("{lead:+.2} points at cr={cr}")));
-    Ok((if grows { Holds } else { DoesNotHold }, text, "FAB's best setting over the best baseline, at the end".into()))
+    Ok((
+        if grows { Holds } else { DoesNotHold },
+        text,
+        "FAB's best setting over the best baseline, at the end".into(),
+    ))
 }
 
 /// FAB costs about twice AB/Push-Pull's bytes.
 pub fn c11(run: &Run<'_>) -> Judged {
-    let of = |series: Vec<usize>| series.first().map(|i| run.mean(*i, |r| r.bytes as f64 / r.iterations.max(1) as f64));
-    let (fab, ab) = (of(fabs(run, true)).ok_or("FAB was not run")?, of(run.of("push-pull")).ok_or("AB/Push-Pull was not run")?);
+    let of = |series: Vec<usize>| {
+        series.first().map(|i| run.mean(*i, |r| r.bytes as f64 / r.iterations.max(1) as f64))
+    };
+    let (fab, ab) = (
+        of(fabs(run, true)).ok_or("FAB was not run")?,
+        of(run.of("push-pull")).ok_or("AB/Push-Pull was not run")?,
+    );
     let ratio = fab / ab;
     Ok((
         if (1.8..2.2).contains(&ratio) { Holds } else { DoesNotHold },
@@ -207,7 +246,8 @@ pub fn c11(run: &Run<'_>) -> Judged {
 
 /// The learned weights separate clean from corrupted samples.
 pub fn c12(run: &Run<'_>) -> Judged {
-    let moving: Vec<usize> = fabs(run, true).into_iter().filter(|i| last(run, *i, "auc").is_finite()).collect();
+    let moving: Vec<usize> =
+        fabs(run, true).into_iter().filter(|i| last(run, *i, "auc").is_finite()).collect();
     if moving.is_empty() {
         return Err("no series learns sample weights".into());
     }
@@ -224,7 +264,8 @@ pub fn c12(run: &Run<'_>) -> Judged {
             of(*i, ACCURACY)
         )
     }));
-    let others = run.series(|i| fabs(run, false).contains(&i) || run.text(i, "algorithm.train_on") == "validation");
+    let others =
+        run.series(|i| fabs(run, false).contains(&i) || run.text(i, "algorithm.train_on") == "validation");
     let rest = list(others.iter().map(|i| format!("{} {:.2} %", label(run, *i), of(*i, ACCURACY))));
     let good: Vec<usize> = moving.iter().copied().filter(|i| of(*i, "auc") >= 0.9).collect();
     let verdict = match good.len() {
@@ -235,6 +276,8 @@ pub fn c12(run: &Run<'_>) -> Judged {
     Ok((
         verdict,
         if rest.is_empty() { text } else { format!("{text}; against {rest}") },
-        "separate means an area under the ROC curve of 0.9 or more, wrong samples being those with low weights".into(),
+        "separate means an area under the ROC curve of 0.9 or more, wrong samples being those with low \
+        weights"
+            .into(),
     ))
 }

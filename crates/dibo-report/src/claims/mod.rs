@@ -24,7 +24,8 @@ type Judge = fn(&Run<'_>) -> Judged;
 const CLAIMS: &[(&str, &str, Judge)] = &[
     (
         "TABLE",
-        "The sensitivity table: the outcome of each of its 21 rows, and iteration counts within an rms log error of 0.2",
+        "The sensitivity table: the outcome of each of its 21 rows, and iteration counts within an rms log \
+        error of 0.2",
         sensitivity::table,
     ),
     ("P1", "FAB is stable for λ in [60, 140]; iterations to 1 % grow about linearly in λ", sensitivity::p1),
@@ -68,10 +69,19 @@ const CLAIMS: &[(&str, &str, Judge)] = &[
     ("BOME", "BOME's published accuracies of linear baselines at 50 % noise", outside::bome),
     ("T1", "min ‖∇F*‖² falls at least as fast as K^−2/3", theory::t1),
     ("T2", "The mean consensus error falls at least as fast as K^−1", theory::t2),
-    ("T3", "AB/Push-Pull on a nonconvex objective: mean ‖∇F‖² and mean consensus error fall at least as fast as K^−1", theory::t3),
+    (
+        "T3",
+        "AB/Push-Pull on a nonconvex objective: mean ‖∇F‖² and mean consensus error fall at least as fast \
+        as K^−1",
+        theory::t3,
+    ),
     ("T4", "The fixed point's hypergradient is biased by O(1/λ)", theory::t4),
     ("T5", "Σt = Σd at every step", theory::t5),
-    ("G1", "A growing penalty ends nearer the solution than the best fixed one of the same length", theory::g1),
+    (
+        "G1",
+        "A growing penalty ends nearer the solution than the best fixed one of the same length",
+        theory::g1,
+    ),
     ("G2", "A growing penalty ends with a higher test accuracy than the best fixed one", theory::g2),
 ];
 
@@ -80,12 +90,20 @@ pub fn judge(manifest: &Manifest, curves: &Curves) -> Vec<Claim> {
     let run = Run { manifest, curves };
     let judge_one = |id: &String| {
         let found = CLAIMS.iter().find(|claim| claim.0 == id);
-        let judged = found.map_or_else(|| Err("dibo has no judge for this claim".into()), |claim| claim.2(&run));
-        let (verdict, number, mut reading) = judged.unwrap_or_else(|why| (Verdict::NotMeasured, String::new(), why));
+        let judged =
+            found.map_or_else(|| Err("dibo has no judge for this claim".into()), |claim| claim.2(&run));
+        let (verdict, number, mut reading) =
+            judged.unwrap_or_else(|why| (Verdict::NotMeasured, String::new(), why));
         if !manifest.overrides.is_empty() {
             reading += &format!("; this run was changed by --set {}", manifest.overrides.join(" --set "));
         }
-        Claim { id: id.clone(), statement: found.map_or_else(String::new, |claim| claim.1.into()), verdict, number, reading }
+        Claim {
+            id: id.clone(),
+            statement: found.map_or_else(String::new, |claim| claim.1.into()),
+            verdict,
+            number,
+            reading,
+        }
     };
     manifest.claims.iter().map(judge_one).collect()
 }

@@ -16,8 +16,14 @@ fn judge(pairs: &[Pair], within: f64, reading: &str) -> Judged {
     if pairs.is_empty() {
         return Err("none of the published settings was run".into());
     }
-    let range = |(low, high): (f64, f64)| if low == high { format!("{low:.2}") } else { format!("{low:.1} to {high:.1}") };
-    let text = list(pairs.iter().map(|(what, ours, theirs)| format!("{what}: ours {ours:.2} %, theirs {} %", range(*theirs))));
+    let range = |(low, high): (f64, f64)| {
+        if low == high { format!("{low:.2}") } else { format!("{low:.1} to {high:.1}") }
+    };
+    let text = list(
+        pairs
+            .iter()
+            .map(|(what, ours, theirs)| format!("{what}: ours {ours:.2} %, theirs {} %", range(*theirs))),
+    );
     let near: Vec<&Pair> = pairs.iter().filter(|(_, ours, theirs)| off(*ours, *theirs) <= within).collect();
     let verdict = match near.len() {
         n if n == pairs.len() => Holds,
@@ -34,7 +40,9 @@ const BENCH: [(f64, (f64, f64)); 3] = [(0.5, (13.6, 13.6)), (0.7, (14.3, 14.5)),
 pub fn bench(run: &Run<'_>) -> Judged {
     let mut pairs = Vec::new();
     for (p, theirs) in BENCH {
-        for i in run.series(|i| run.number(i, "problem.cr") == Some(p) && run.text(i, "problem.data") == "mnist") {
+        for i in
+            run.series(|i| run.number(i, "problem.cr") == Some(p) && run.text(i, "problem.data") == "mnist")
+        {
             let error = 100.0 - last(run, i, "test_accuracy_z");
             if error.is_finite() {
                 pairs.push((format!("p={p}"), error, theirs));
@@ -45,21 +53,30 @@ pub fn bench(run: &Run<'_>) -> Judged {
 }
 
 /// BOME's test accuracies: data, noisy + validation, validation only, clean + validation.
-const BOME: [(&str, [f64; 3]); 2] = [("mnist", [83.99, 91.06, 92.52]), ("fashion-mnist", [81.71, 82.38, 84.47])];
+const BOME: [(&str, [f64; 3]); 2] =
+    [("mnist", [83.99, 91.06, 92.52]), ("fashion-mnist", [81.71, 82.38, 84.47])];
 
 /// BOME's published linear baselines.
 pub fn bome(run: &Run<'_>) -> Judged {
     let mut pairs = Vec::new();
     for (data, theirs) in BOME {
         let names = ["noisy + validation", "validation only", "clean + validation"];
-        for ((name, (on, cr)), theirs) in names.iter().zip([("both", 0.5), ("validation", 0.5), ("both", 0.0)]).zip(theirs) {
+        for ((name, (on, cr)), theirs) in
+            names.iter().zip([("both", 0.5), ("validation", 0.5), ("both", 0.0)]).zip(theirs)
+        {
             let wanted = |i: usize| {
-                run.text(i, "problem.data") == data && run.text(i, "algorithm.train_on") == on && run.number(i, "problem.cr") == Some(cr)
+                run.text(i, "problem.data") == data
+                    && run.text(i, "algorithm.train_on") == on
+                    && run.number(i, "problem.cr") == Some(cr)
             };
             for i in run.series(wanted) {
                 pairs.push((format!("{data}, {name}"), last(run, i, ACCURACY), (theirs, theirs)));
             }
         }
     }
-    judge(&pairs, 1.0, "mean test accuracy at the end over seeds; theirs at the smallest loss on samples left over")
+    judge(
+        &pairs,
+        1.0,
+        "mean test accuracy at the end over seeds; theirs at the smallest loss on samples left over",
+    )
 }

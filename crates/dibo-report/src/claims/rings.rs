@@ -3,11 +3,14 @@ use super::Judged;
 use super::data::{Class, Run, fit, list, power};
 use crate::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
 
-/// For each n (growing) the fewest iterations over all steps with which every seed reached the target, and that step.
+/// For each n (growing) the fewest iterations over all steps with which every seed reached the target, and
+/// that step.
 fn best(run: &Run<'_>, blocks: bool) -> Vec<(f64, f64, f64)> {
     let mut found: Vec<(f64, f64, f64)> = Vec::new();
     for i in run.series(|i| (run.text(i, "problem.blocks") == "true") == blocks && run.all_reached(i)) {
-        let (Some(n), Some(eta)) = (run.number(i, "problem.agents"), run.number(i, "algorithm.eta_x")) else { continue };
+        let (Some(n), Some(eta)) = (run.number(i, "problem.agents"), run.number(i, "algorithm.eta_x")) else {
+            continue;
+        };
         let new = (n, run.iterations(i), eta);
         match found.iter_mut().find(|f| f.0 == n) {
             Some(old) if old.1 <= new.1 => {}
@@ -39,12 +42,21 @@ pub fn p16(run: &Run<'_>) -> Judged {
         power.rms,
         exponential.slope,
         exponential.rms,
-        turn.first().map_or(String::new(), |t| if flat { format!("; in turn: T = {:.0} for every n", t.1) } else { String::new() })
+        turn.first().map_or(String::new(), |t| if flat {
+            format!("; in turn: T = {:.0} for every n", t.1)
+        } else {
+            String::new()
+        })
     );
-    let reading = "with the patterns in turn the run is exactly that of five agents, whatever n is; in blocks the largest step that a ring bears falls like n^−3, and T is that of the best step of each n on a grid of ratio √2. At one common small step T does not depend on n";
+    let reading = "with the patterns in turn the run is exactly that of five agents, whatever n is; in \
+        blocks the largest step that a ring bears falls like n^−3, and T is that of the best step of each n \
+        on a grid of ratio √2. At one common small step T does not depend on n";
     let verdict = match (grows && polynomial, flat) {
         (true, false) => Holds,
-        (true, true) => HoldsOnlyUnder("patterns in blocks and each ring's best step; in turn, as printed, n has no effect at all".into()),
+        (true, true) => HoldsOnlyUnder(
+            "patterns in blocks and each ring's best step; in turn, as printed, n has no effect at all"
+                .into(),
+        ),
         _ => DoesNotHold,
     };
     Ok((verdict, number, reading.into()))
@@ -53,7 +65,9 @@ pub fn p16(run: &Run<'_>) -> Judged {
 pub fn p17(run: &Run<'_>) -> Judged {
     let mut steps: Vec<(f64, Vec<(f64, usize)>)> = Vec::new();
     for i in run.of("fab") {
-        let (Some(a), Some(eta)) = (run.number(i, "graph.weights"), run.number(i, "algorithm.eta_x")) else { continue };
+        let (Some(a), Some(eta)) = (run.number(i, "graph.weights"), run.number(i, "algorithm.eta_x")) else {
+            continue;
+        };
         match steps.iter_mut().find(|s| s.0 == eta) {
             Some(step) => step.1.push((a, i)),
             None => steps.push((eta, vec![(a, i)])),
@@ -84,5 +98,9 @@ pub fn p17(run: &Run<'_>) -> Judged {
         (false, false) => HoldsOnlyUnder(good.join(" or ")),
         _ => DoesNotHold,
     };
-    Ok((verdict, each.join("; "), "the weight belongs to the link i → i+1 and is used in both A and B; iterations to 1 %".into()))
+    Ok((
+        verdict,
+        each.join("; "),
+        "the weight belongs to the link i → i+1 and is used in both A and B; iterations to 1 %".into(),
+    ))
 }

@@ -49,7 +49,11 @@ fn settings(run: &Run<'_>, series: usize) -> Option<[f64; 4]> {
 
 /// FAB's series with their settings, where these satisfy a condition.
 fn rows(run: &Run<'_>, wanted: impl Fn([f64; 4]) -> bool) -> Vec<(usize, [f64; 4])> {
-    run.of("fab").into_iter().filter_map(|i| Some((i, settings(run, i)?))).filter(|(_, s)| wanted(*s)).collect()
+    run.of("fab")
+        .into_iter()
+        .filter_map(|i| Some((i, settings(run, i)?)))
+        .filter(|(_, s)| wanted(*s))
+        .collect()
 }
 
 fn ours(run: &Run<'_>, row: &Row) -> Option<usize> {
@@ -57,8 +61,14 @@ fn ours(run: &Run<'_>, row: &Row) -> Option<usize> {
 }
 
 fn full_length(run: &Run<'_>) -> Result<(), String> {
-    let short = run.series(|i| run.number(i, "run.iterations") != Some(20_000.0) || run.number(i, "run.target") != Some(0.01));
-    if short.is_empty() { Ok(()) } else { Err("the table needs 20,000 iterations and the target 0.01".into()) }
+    let short = run.series(|i| {
+        run.number(i, "run.iterations") != Some(20_000.0) || run.number(i, "run.target") != Some(0.01)
+    });
+    if short.is_empty() {
+        Ok(())
+    } else {
+        Err("the table needs 20,000 iterations and the target 0.01".into())
+    }
 }
 
 pub fn table(run: &Run<'_>) -> Judged {
@@ -68,18 +78,23 @@ pub fn table(run: &Run<'_>) -> Judged {
         return Err(format!("only {} of the 21 rows were run", found.len()));
     }
     let same = found.iter().filter(|(row, i)| printed(row) == run.class(*i)).count();
-    let both = found.iter().filter(|(row, i)| printed(row) == Class::Converges && run.class(*i) == Class::Converges);
+    let both =
+        found.iter().filter(|(row, i)| printed(row) == Class::Converges && run.class(*i) == Class::Converges);
     let logs: Vec<f64> = both.map(|(row, i)| (run.iterations(*i) / row.4).ln()).collect();
     let rms = (logs.iter().map(|l| l * l).sum::<f64>() / logs.len() as f64).sqrt();
-    let number = format!("{same} of 21 outcomes; rms log error of the iterations {rms:.3} over {} rows", logs.len());
-    let reading =
-        "a row's outcome is that of most seeds, its iterations the mean over seeds; the paper's table is one instance, which is not given";
+    let number =
+        format!("{same} of 21 outcomes; rms log error of the iterations {rms:.3} over {} rows", logs.len());
+    let reading = "a row's outcome is that of most seeds, its iterations the mean over seeds; the paper's \
+        table is one instance, which is not given";
     Ok((if same == 21 && rms < 0.2 { Holds } else { DoesNotHold }, number, reading.into()))
 }
 
 /// The 21 rows, the paper's numbers beside ours.
 pub fn extra(run: &Run<'_>) -> Option<Extra> {
-    let mut lines = vec!["λ, ηx, ηy, ηz|paper: outcome|iterations|error|here: outcome|iterations, mean [min, max]|ratio".to_string()];
+    let mut lines = vec![
+        "λ, ηx, ηy, ηz|paper: outcome|iterations|error|here: outcome|iterations, mean [min, max]|ratio"
+            .to_string(),
+    ];
     for row in &TABLE {
         let i = ours(run, row)?;
         let counts = run.runs(i).map(|r| r.iterations);
@@ -88,7 +103,11 @@ pub fn extra(run: &Run<'_>) -> Option<Extra> {
         let ratio = if both { format!("{:.2}", run.iterations(i) / row.4) } else { "–".into() };
         let theirs = if row.4 > 0.0 { format!("{}", row.4) } else { "> 20000".into() };
         let (steps, error) = (format!("{}, {}, {}, {}", row.0, row.1, row.2, row.3), number(row.5));
-        lines.push(format!("{steps}|{}|{theirs}|{error}|{}|{span}|{ratio}", printed(row).word(), run.class(i).word()));
+        lines.push(format!(
+            "{steps}|{}|{theirs}|{error}|{}|{span}|{ratio}",
+            printed(row).word(),
+            run.class(i).word()
+        ));
     }
     let table = lines.iter().map(|line| line.split('|').map(String::from).collect()).collect();
     Some(Extra { title: "The table of the paper, row by row".into(), body: Body::Table(table) })
@@ -99,7 +118,11 @@ const BASE: [f64; 4] = [60.0, 0.1, 0.1, 0.1];
 fn base(run: &Run<'_>) -> Result<f64, String> {
     let found = rows(run, |s| s == BASE);
     let (i, _) = found.first().ok_or("the row λ = 60 with steps 0.1 is missing")?;
-    if run.class(*i) == Class::Converges { Ok(run.iterations(*i)) } else { Err("the row λ = 60 with steps 0.1 did not converge".into()) }
+    if run.class(*i) == Class::Converges {
+        Ok(run.iterations(*i))
+    } else {
+        Err("the row λ = 60 with steps 0.1 did not converge".into())
+    }
 }
 
 pub fn p1(run: &Run<'_>) -> Judged {
@@ -109,10 +132,12 @@ pub fn p1(run: &Run<'_>) -> Judged {
         return Err("fewer than three penalties from 60 on were run".into());
     }
     let per: Vec<f64> = rows.iter().map(|(i, s)| run.iterations(*i) / s[0]).collect();
-    let (low, high) = (per.iter().copied().fold(f64::INFINITY, f64::min), per.iter().copied().fold(0.0, f64::max));
+    let (low, high) =
+        (per.iter().copied().fold(f64::INFINITY, f64::min), per.iter().copied().fold(0.0, f64::max));
     let stable = rows.iter().all(|(i, _)| run.all_reached(*i));
     let verdict = if stable && high < 1.25 * low { Holds } else { DoesNotHold };
-    let reading = "iterations to 1 % divided by λ; linear where this is constant (the paper's own numbers: 47.3 to 53.3)";
+    let reading = "iterations to 1 % divided by λ; linear where this is constant (the paper's own numbers: \
+        47.3 to 53.3)";
     Ok((verdict, format!("T/λ between {low:.1} and {high:.1}"), reading.into()))
 }
 
@@ -127,7 +152,8 @@ pub fn p2(run: &Run<'_>) -> Judged {
         let (reached, all) = run.count(*i, "reached");
         format!("λ={}: {reached} of {all} reach 1 %, {} diverge", s[0], run.count(*i, "diverged").0)
     });
-    let reading = "two ways to fail: the penalised solution itself is more than 1 % off (λ=10, some instances), and, at the same step 0.1, x moves by 0.1/λ and diverges";
+    let reading = "two ways to fail: the penalised solution itself is more than 1 % off (λ=10, some \
+        instances), and, at the same step 0.1, x moves by 0.1/λ and diverges";
     Ok((if fails { Holds } else { DoesNotHold }, list(each), reading.into()))
 }
 
@@ -143,7 +169,8 @@ pub fn p3(run: &Run<'_>) -> Judged {
         Class::Converges => format!("ηy={} ηz={}: {:.1}× slower", s[2], s[3], run.iterations(*i) / base),
         other => format!("ηy={} ηz={}: {}", s[2], s[3], other.word()),
     });
-    let reading = "FAB diverges where ηx(1/ηz − 1/ηy)σ_max² > 1, so an ηz a few per cent below ηy suffices; ηz above ηy only slows";
+    let reading = "FAB diverges where ηx(1/ηz − 1/ηy)σ_max² > 1, so an ηz a few per cent below ηy suffices; \
+        ηz above ηy only slows";
     Ok((if rows.iter().all(|(i, _)| bad(*i)) { Holds } else { DoesNotHold }, list(each), reading.into()))
 }
 
@@ -155,10 +182,15 @@ pub fn p4(run: &Run<'_>) -> Judged {
         return Err("fewer than three rows with ηy = ηz were run".into());
     }
     let counts: Vec<f64> = rows.iter().map(|(i, _)| run.iterations(*i)).collect();
-    let (low, high) = (counts.iter().copied().fold(f64::INFINITY, f64::min), counts.iter().copied().fold(0.0, f64::max));
+    let (low, high) =
+        (counts.iter().copied().fold(f64::INFINITY, f64::min), counts.iter().copied().fold(0.0, f64::max));
     let robust = rows.iter().all(|(i, _)| run.all_reached(*i)) && high < 1.3 * low;
     let reading = "iterations over all rows with ηy = ηz; the paper's own go from 3200 to 4060";
-    Ok((if robust { Holds } else { DoesNotHold }, format!("{low:.0} to {high:.0} iterations"), reading.into()))
+    Ok((
+        if robust { Holds } else { DoesNotHold },
+        format!("{low:.0} to {high:.0} iterations"),
+        reading.into(),
+    ))
 }
 
 pub fn p5(run: &Run<'_>) -> Judged {
@@ -168,7 +200,8 @@ pub fn p5(run: &Run<'_>) -> Judged {
     if rows.len() < 3 {
         return Err("fewer than three values of ηx were run".into());
     }
-    let faster = rows.windows(2).all(|w| run.iterations(w[1].0) < run.iterations(w[0].0)) && rows.iter().all(|(i, _)| run.all_reached(*i));
+    let faster = rows.windows(2).all(|w| run.iterations(w[1].0) < run.iterations(w[0].0))
+        && rows.iter().all(|(i, _)| run.all_reached(*i));
     let product = rows.iter().map(|(i, s)| format!("{:.0}", run.iterations(*i) * s[1]));
     let reading = "T·ηx for growing ηx: constant where the iterations are inversely proportional to ηx";
     Ok((if faster { Holds } else { DoesNotHold }, format!("T·ηx = {}", list(product)), reading.into()))

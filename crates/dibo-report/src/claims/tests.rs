@@ -18,7 +18,16 @@ struct Fake {
 
 fn fake(algorithm: &'static str, settings: &[(&'static str, &str)]) -> Fake {
     let settings = settings.iter().map(|(k, v)| (*k, v.to_string())).collect();
-    Fake { algorithm, settings, outcome: "finished", iterations: 100, metric: "relative_error", curve: vec![], state: 100, bytes: 100 }
+    Fake {
+        algorithm,
+        settings,
+        outcome: "finished",
+        iterations: 100,
+        metric: "relative_error",
+        curve: vec![],
+        state: 100,
+        bytes: 100,
+    }
 }
 
 impl Fake {
@@ -51,9 +60,16 @@ fn claim(id: &str, fakes: Vec<Fake>) -> Claim {
     metrics.dedup();
     let (mut series, mut runs, mut rows) = (Vec::new(), Vec::new(), Vec::new());
     for (index, f) in fakes.into_iter().enumerate() {
-        let settings: BTreeMap<String, String> = f.settings.iter().map(|(k, v)| (k.to_string(), v.clone())).collect();
+        let settings: BTreeMap<String, String> =
+            f.settings.iter().map(|(k, v)| (k.to_string(), v.clone())).collect();
         let swept = settings.keys().cloned().collect();
-        series.push(Series { label: f.algorithm.into(), algorithm: f.algorithm.into(), settings, swept, warnings: vec![] });
+        series.push(Series {
+            label: f.algorithm.into(),
+            algorithm: f.algorithm.into(),
+            settings,
+            swept,
+            warnings: vec![],
+        });
         let named = |of: f64| BTreeMap::from([(f.metric.to_string(), of)]);
         let values: Vec<f64> = f.curve.iter().map(|c| c.1).collect();
         runs.push(RunRecord {
@@ -73,9 +89,21 @@ fn claim(id: &str, fakes: Vec<Fake>) -> Claim {
             mean: named(values.iter().sum::<f64>() / values.len().max(1) as f64),
         });
         for (iteration, value) in f.curve {
-            let values = metrics.iter().map(|m| if *m == f.metric || m == "objective" { value } else { f64::NAN }).collect();
+            let values = metrics
+                .iter()
+                .map(|m| if *m == f.metric || m == "objective" { value } else { f64::NAN })
+                .collect();
             let seconds = iteration as f64 * if f.algorithm == "fab" { 0.01 } else { 0.1 };
-            rows.push(CurveRow { series: index, seed: 0, iteration, seconds, bytes: 0, gradients: 0, products: 0, values });
+            rows.push(CurveRow {
+                series: index,
+                seed: 0,
+                iteration,
+                seconds,
+                bytes: 0,
+                gradients: 0,
+                products: 0,
+                values,
+            });
         }
     }
     let manifest = Manifest {
@@ -102,7 +130,12 @@ fn claim(id: &str, fakes: Vec<Fake>) -> Claim {
 /// A row of the sensitivity table.
 fn row(steps: [&str; 4], outcome: &'static str, iterations: usize) -> Fake {
     let [lambda, x, y, z] = steps;
-    let keys = [("algorithm.lambda", lambda), ("algorithm.eta_x", x), ("algorithm.eta_y", y), ("algorithm.eta_z", z)];
+    let keys = [
+        ("algorithm.lambda", lambda),
+        ("algorithm.eta_x", x),
+        ("algorithm.eta_y", y),
+        ("algorithm.eta_z", z),
+    ];
     let plan = [("run.iterations", "20000"), ("run.target", "0.01")];
     fake("fab", &[&keys[..], &plan[..]].concat()).ended(outcome, iterations)
 }
@@ -123,20 +156,43 @@ fn every_judge_says_when_it_cannot_tell() {
 
 #[test]
 fn penalty_and_steps() {
-    let penalty =
-        |t: usize| vec![base(), row(["80", "0.1", "0.1", "0.1"], "reached", 4000), row(["120", "0.1", "0.1", "0.1"], "reached", t)];
+    let penalty = |t: usize| {
+        vec![
+            base(),
+            row(["80", "0.1", "0.1", "0.1"], "reached", 4000),
+            row(["120", "0.1", "0.1", "0.1"], "reached", t),
+        ]
+    };
     assert_eq!(verdict("P1", penalty(6100)), Verdict::Holds);
     assert_eq!(verdict("P1", penalty(12000)), Verdict::DoesNotHold);
     let small = |outcome| vec![base(), row(["4", "0.1", "0.1", "0.1"], outcome, 500)];
     assert_eq!(verdict("P2", small("diverged")), Verdict::Holds);
     assert_eq!(verdict("P2", small("reached")), Verdict::DoesNotHold);
-    let apart = |t| vec![base(), row(["60", "0.1", "0.08", "0.1"], "reached", t), row(["60", "0.1", "0.12", "0.1"], "diverged", 60)];
+    let apart = |t| {
+        vec![
+            base(),
+            row(["60", "0.1", "0.08", "0.1"], "reached", t),
+            row(["60", "0.1", "0.12", "0.1"], "diverged", 60),
+        ]
+    };
     assert_eq!(verdict("P3", apart(9000)), Verdict::Holds);
     assert_eq!(verdict("P3", apart(3100)), Verdict::DoesNotHold);
-    let both = |t| vec![base(), row(["60", "0.1", "0.06", "0.06"], "reached", t), row(["60", "0.1", "0.14", "0.14"], "reached", 3000)];
+    let both = |t| {
+        vec![
+            base(),
+            row(["60", "0.1", "0.06", "0.06"], "reached", t),
+            row(["60", "0.1", "0.14", "0.14"], "reached", 3000),
+        ]
+    };
     assert_eq!(verdict("P4", both(3300)), Verdict::Holds);
     assert_eq!(verdict("P4", both(9000)), Verdict::DoesNotHold);
-    let upper = |t| vec![base(), row(["60", "0.06", "0.1", "0.1"], "reached", 5000), row(["60", "0.14", "0.1", "0.1"], "reached", t)];
+    let upper = |t| {
+        vec![
+            base(),
+            row(["60", "0.06", "0.1", "0.1"], "reached", 5000),
+            row(["60", "0.14", "0.1", "0.1"], "reached", t),
+        ]
+    };
     assert_eq!(verdict("P5", upper(2100)), Verdict::Holds);
     assert_eq!(verdict("P5", upper(4000)), Verdict::DoesNotHold);
     assert_eq!(verdict("TABLE", upper(2100)), Verdict::NotMeasured);
@@ -149,11 +205,16 @@ fn pair(settings: &[(&'static str, &str)], fab: &[f64], sgd: &[f64]) -> Vec<Fake
 
 #[test]
 fn against_double_loops() {
-    let (slow, drop, worse) = ([1.0, 0.9, 0.5, 0.1, 0.01, 0.01], [1.0, 0.4, 0.4, 0.4, 0.4, 0.4], [1.0, 0.4, 1.0, 2.0, 2.0, 2.0]);
+    let (slow, drop, worse) =
+        ([1.0, 0.9, 0.5, 0.1, 0.01, 0.01], [1.0, 0.4, 0.4, 0.4, 0.4, 0.4], [1.0, 0.4, 1.0, 2.0, 2.0, 2.0]);
     assert_eq!(verdict("P6", pair(&[], &slow, &drop)), Verdict::Holds);
     assert_eq!(verdict("P6", pair(&[], &drop, &slow)), Verdict::DoesNotHold);
     assert_eq!(verdict("P7", pair(&[], &slow, &drop)), Verdict::Holds);
-    assert_eq!(verdict("P7", pair(&[], &[1.0, 0.1, 0.1], &[1.0, 0.9, 0.9])), Verdict::DoesNotHold, "it is never behind");
+    assert_eq!(
+        verdict("P7", pair(&[], &[1.0, 0.1, 0.1], &[1.0, 0.9, 0.9])),
+        Verdict::DoesNotHold,
+        "it is never behind"
+    );
     let drop: Vec<f64> = std::iter::once(1.0).chain([0.4; 9]).collect();
     assert_eq!(verdict("P8", pair(&[], &slow, &drop)), Verdict::Holds);
     assert_eq!(verdict("P8", pair(&[], &slow, &slow)), Verdict::DoesNotHold);
@@ -169,11 +230,13 @@ fn against_double_loops() {
     let saga = |gap: f64, tracking: &str| {
         vec![
             fake("dl-push-sgd", &[]).curve(&drop),
-            fake("dl-push-saga", &[("algorithm.tracking", tracking)]).curve(&drop.iter().map(|d| d * (1.0 + gap)).collect::<Vec<_>>()),
+            fake("dl-push-saga", &[("algorithm.tracking", tracking)])
+                .curve(&drop.iter().map(|d| d * (1.0 + gap)).collect::<Vec<_>>()),
         ]
     };
     assert_eq!(verdict("P12", saga(0.01, "false")), Verdict::Holds);
-    let split: Vec<Fake> = saga(0.01, "false").into_iter().chain(saga(0.3, "true").into_iter().skip(1)).collect();
+    let split: Vec<Fake> =
+        saga(0.01, "false").into_iter().chain(saga(0.3, "true").into_iter().skip(1)).collect();
     assert!(matches!(verdict("P12", split), Verdict::HoldsOnlyUnder(_)));
     assert_eq!(verdict("P12", saga(0.3, "false")), Verdict::DoesNotHold);
 }
@@ -195,7 +258,10 @@ fn many_agents() {
         pair(&[("problem.agents", agents), ("problem.omega", "2")], &[1.0, end, end], &[1.0, 0.9, 2.0 * end])
     };
     assert_eq!(verdict("P13", n("100", 0.1)), Verdict::Holds);
-    assert_eq!(verdict("P13", pair(&[], &[1.0, 0.9, 0.9], &[1.0, 0.1, 0.1])), Verdict::HoldsOnlyUnder("time, not iterations".into()));
+    assert_eq!(
+        verdict("P13", pair(&[], &[1.0, 0.9, 0.9], &[1.0, 0.1, 0.1])),
+        Verdict::HoldsOnlyUnder("time, not iterations".into())
+    );
     let mut both = n("10", 0.1);
     both.extend(n("100", 0.2));
     assert_eq!(verdict("P15", both), Verdict::Holds);
@@ -218,8 +284,11 @@ fn rings() {
     let size = |t: &dyn Fn(f64) -> f64| -> Vec<Fake> {
         let one = |n: f64| {
             let n_text = format!("{n}");
-            fake("fab", &[("problem.agents", &n_text), ("problem.blocks", "true"), ("algorithm.eta_x", "0.1")])
-                .ended("reached", t(n) as usize)
+            fake(
+                "fab",
+                &[("problem.agents", &n_text), ("problem.blocks", "true"), ("algorithm.eta_x", "0.1")],
+            )
+            .ended("reached", t(n) as usize)
         };
         [10.0, 15.0, 20.0, 25.0].map(one).into()
     };
@@ -227,11 +296,17 @@ fn rings() {
     assert_eq!(verdict("P16", size(&|n| 10.0 * (0.3 * n).exp())), Verdict::DoesNotHold);
     let mut with_turn = size(&|n| n * n * n);
     for n in ["10", "25"] {
-        with_turn.push(fake("fab", &[("problem.agents", n), ("problem.blocks", "false"), ("algorithm.eta_x", "0.1")]).ended("reached", 70));
+        with_turn.push(
+            fake("fab", &[("problem.agents", n), ("problem.blocks", "false"), ("algorithm.eta_x", "0.1")])
+                .ended("reached", 70),
+        );
     }
     assert!(matches!(verdict("P16", with_turn), Verdict::HoldsOnlyUnder(_)));
     let weights = |t: usize, eta: &'static str, outcome| {
-        let one = |a: &str, t| fake("fab", &[("graph.weights", &format!("[{a}, 0.5]")), ("algorithm.eta_x", eta)]).ended(outcome, t);
+        let one = |a: &str, t| {
+            fake("fab", &[("graph.weights", &format!("[{a}, 0.5]")), ("algorithm.eta_x", eta)])
+                .ended(outcome, t)
+        };
         vec![one("0.05", t), one("0.20", 500)]
     };
     assert_eq!(verdict("P17", weights(900, "0.02", "reached")), Verdict::Holds);
@@ -270,14 +345,34 @@ fn variants() {
         })
         .collect();
     let noisy = claim("P19", noisy);
-    assert!(noisy.reading.contains("beyond 2.0"), "equal FAB runs took 33 and 66 iterations: {}", noisy.reading);
-    let bound = |centre: f64| vec![fake("centralized-fab", &[]).curve(&[1.0, centre, centre]), fake("fab", &[]).curve(&[1.0, 0.5, 0.5])];
+    assert!(
+        noisy.reading.contains("beyond 2.0"),
+        "equal FAB runs took 33 and 66 iterations: {}",
+        noisy.reading
+    );
+    let bound = |centre: f64| {
+        vec![
+            fake("centralized-fab", &[]).curve(&[1.0, centre, centre]),
+            fake("fab", &[]).curve(&[1.0, 0.5, 0.5]),
+        ]
+    };
     assert_eq!(verdict("P20", bound(0.4)), Verdict::Holds);
     assert_eq!(verdict("P20", bound(0.9)), Verdict::DoesNotHold);
     let steps = |sum: [&'static str; 3]| {
-        let one = |name, eta: &'static str, outcome| fake(name, &[("algorithm.eta_x", eta), ("algorithm.lambda", "60")]).ended(outcome, 10);
-        let mut all = vec![one("fab", "0.1", "finished"), one("fab", "0.15", "finished"), one("fab", "0.5", "diverged")];
-        all.extend(["0.001", "0.1", "0.2"].into_iter().zip(sum).map(|(eta, outcome)| one("push-sum-fab", eta, outcome)));
+        let one = |name, eta: &'static str, outcome| {
+            fake(name, &[("algorithm.eta_x", eta), ("algorithm.lambda", "60")]).ended(outcome, 10)
+        };
+        let mut all = vec![
+            one("fab", "0.1", "finished"),
+            one("fab", "0.15", "finished"),
+            one("fab", "0.5", "diverged"),
+        ];
+        all.extend(
+            ["0.001", "0.1", "0.2"]
+                .into_iter()
+                .zip(sum)
+                .map(|(eta, outcome)| one("push-sum-fab", eta, outcome)),
+        );
         all
     };
     assert_eq!(verdict("P21", steps(["finished", "diverged", "diverged"])), Verdict::Holds);
@@ -289,7 +384,11 @@ fn rates() {
     let over_k = |metric, slope: f64| -> Vec<Fake> {
         let one = |k: f64| {
             let (k_text, lambda, value) = (format!("{k}"), format!("{:.4}", k.cbrt()), k.powf(slope));
-            let keys = [("run.iterations", k_text.as_str()), ("algorithm.lambda", &lambda), ("algorithm.penalty_form", "written")];
+            let keys = [
+                ("run.iterations", k_text.as_str()),
+                ("algorithm.lambda", &lambda),
+                ("algorithm.penalty_form", "written"),
+            ];
             fake("fab", &keys).metric(metric).curve(&[value, value])
         };
         [1e3, 1e4, 1e5, 1e6].map(one).into()
@@ -323,7 +422,10 @@ fn learned(algorithm: &'static str, settings: &[(&'static str, &str)], curve: &[
 fn tuning() {
     let at = |fab: f64, tau: &'static str| {
         let cr = ("problem.cr", "0.4");
-        vec![learned("fab", &[cr], &[10.0, fab]), learned("push-pull", &[cr, ("algorithm.tau", tau)], &[10.0, 85.0])]
+        vec![
+            learned("fab", &[cr], &[10.0, fab]),
+            learned("push-pull", &[cr, ("algorithm.tau", tau)], &[10.0, 85.0]),
+        ]
     };
     assert_eq!(verdict("H1", at(86.0, "0.2")), Verdict::Holds);
     assert_eq!(verdict("H1", at(84.0, "0.2")), Verdict::DoesNotHold);
@@ -340,7 +442,9 @@ fn cleaning_over_rates_and_agents() {
         let cr = [("problem.cr", cr)];
         vec![learned("fab", &cr, &[10.0, 80.0, fab]), learned("push-pull", &cr, &[10.0, 70.0, other])]
     };
-    let over = |fab: f64, other: f64| rate("0.4", 85.0, 83.0).into_iter().chain(rate("0.6", fab, other)).collect::<Vec<_>>();
+    let over = |fab: f64, other: f64| {
+        rate("0.4", 85.0, 83.0).into_iter().chain(rate("0.6", fab, other)).collect::<Vec<_>>()
+    };
     assert_eq!(verdict("C3", over(84.0, 30.0)), Verdict::Holds);
     assert_eq!(verdict("C3", over(84.0, 82.0)), Verdict::DoesNotHold);
     assert_eq!(verdict("C3", rate("0.4", 85.0, 83.0)), Verdict::NotMeasured);
@@ -349,11 +453,16 @@ fn cleaning_over_rates_and_agents() {
     assert_eq!(verdict("C1", over(84.0, 30.0)), Verdict::Holds);
     // FAB takes a tenth of the time here: when it is done, the other is at its first evaluation.
     assert_eq!(verdict("C2", rate("0.4", 85.0, 99.0)), Verdict::Holds);
-    let early =
-        vec![learned("fab", &[("problem.cr", "0.4")], &[10.0, 80.0]), learned("push-pull", &[("problem.cr", "0.4")], &[90.0, 91.0])];
+    let early = vec![
+        learned("fab", &[("problem.cr", "0.4")], &[10.0, 80.0]),
+        learned("push-pull", &[("problem.cr", "0.4")], &[90.0, 91.0]),
+    ];
     assert_eq!(verdict("C2", early), Verdict::DoesNotHold);
     let rho = |fab: f64, other: f64, state: u64| {
-        let one = |name, rho, end: f64, state| Fake { state, ..learned(name, &[("problem.rho", rho)], &[10.0, end]) };
+        let one = |name, rho, end: f64, state| Fake {
+            state,
+            ..learned(name, &[("problem.rho", rho)], &[10.0, end])
+        };
         vec![
             one("fab", "1.0", 85.0, 100),
             one("fab", "0.1", fab, state),
@@ -390,7 +499,11 @@ fn cleaning_over_networks_and_sizes() {
         };
         [64, 128, 256].map(one).into()
     };
-    assert_eq!(verdict("C10", sizes(true)), Verdict::HoldsOnlyUnder("bytes and memory".into()), "the made-up time does not grow");
+    assert_eq!(
+        verdict("C10", sizes(true)),
+        Verdict::HoldsOnlyUnder("bytes and memory".into()),
+        "the made-up time does not grow"
+    );
     assert_eq!(verdict("C10", sizes(false)), Verdict::DoesNotHold);
 }
 
@@ -403,7 +516,8 @@ fn numbers_of_others() {
     assert_eq!(verdict("BENCH", bench(86.0)), Verdict::Holds);
     assert_eq!(verdict("BENCH", bench(84.0)), Verdict::DoesNotHold);
     let bome = |accuracy: f64| {
-        let settings = [("problem.cr", "0.5"), ("problem.data", "fashion-mnist"), ("algorithm.train_on", "validation")];
+        let settings =
+            [("problem.cr", "0.5"), ("problem.data", "fashion-mnist"), ("algorithm.train_on", "validation")];
         vec![learned("push-pull", &settings, &[10.0, accuracy])]
     };
     assert_eq!(verdict("BOME", bome(82.0)), Verdict::Holds);
@@ -414,7 +528,9 @@ fn numbers_of_others() {
 fn growing_penalties() {
     let both = |metric: &'static str, fixed: f64, growing: f64| {
         let one = |lambda: &str, end: f64| {
-            fake("fab", &[("run.iterations", "100"), ("algorithm.lambda", lambda)]).metric(metric).curve(&[1.0, end])
+            fake("fab", &[("run.iterations", "100"), ("algorithm.lambda", lambda)])
+                .metric(metric)
+                .curve(&[1.0, end])
         };
         vec![one("60", fixed), one("80", fixed), one("{ start = 1, power = 0.5 }", growing)]
     };

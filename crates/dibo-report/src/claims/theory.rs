@@ -4,7 +4,8 @@ use super::data::{Fit, Run, list, over_instances, power};
 use crate::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
 use crate::results::RunRecord;
 
-/// An exponent of K: the fit of the means, how many lengths, and the exponents of the instances with their standard error.
+/// An exponent of K: the fit of the means, how many lengths, and the exponents of the instances with their
+/// standard error.
 struct Exponent {
     fit: Fit,
     lengths: usize,
@@ -13,21 +14,27 @@ struct Exponent {
 
 impl Exponent {
     fn words(&self) -> String {
-        let each = self.instances.map_or(String::new(), |(mean, error)| format!("; instance by instance {mean:.3} ± {error:.3}"));
+        let each = self
+            .instances
+            .map_or(String::new(), |(mean, error)| format!("; instance by instance {mean:.3} ± {error:.3}"));
         format!("K^({:.3} ± {:.3}) over {} lengths{each}", self.fit.slope, self.fit.error, self.lengths)
     }
 }
 
 /// A number of each run, fitted as a power of the run's length K.
 fn over_lengths(run: &Run<'_>, series: &[usize], of: &dyn Fn(&RunRecord) -> f64) -> Result<Exponent, String> {
-    let points: Vec<(f64, f64)> = series.iter().filter_map(|i| Some((run.number(*i, "run.iterations")?, run.mean(*i, of)))).collect();
-    let span = points.iter().map(|p| p.0).fold(0.0, f64::max) / points.iter().map(|p| p.0).fold(f64::INFINITY, f64::min);
+    let points: Vec<(f64, f64)> =
+        series.iter().filter_map(|i| Some((run.number(*i, "run.iterations")?, run.mean(*i, of)))).collect();
+    let span = points.iter().map(|p| p.0).fold(0.0, f64::max)
+        / points.iter().map(|p| p.0).fold(f64::INFINITY, f64::min);
     if points.len() < 4 || span.is_nan() || span < 10.0 {
         return Err("this needs runs of at least four lengths K over a factor of ten".into());
     }
     let fit = power(&points).ok_or("a value is zero or not finite")?;
     let of_seed = |seed: &u64| {
-        let point = |i: &usize| Some((run.number(*i, "run.iterations")?, of(run.runs(*i).find(|r| r.seed == *seed)?)));
+        let point = |i: &usize| {
+            Some((run.number(*i, "run.iterations")?, of(run.runs(*i).find(|r| r.seed == *seed)?)))
+        };
         power(&series.iter().filter_map(point).collect::<Vec<_>>()).map(|f| f.slope)
     };
     let slopes: Vec<f64> = run.manifest.seeds.iter().filter_map(of_seed).collect();
@@ -36,13 +43,20 @@ fn over_lengths(run: &Run<'_>, series: &[usize], of: &dyn Fn(&RunRecord) -> f64)
 
 /// FAB's runs with the theorem's own λ for each K.
 fn over_k(run: &Run<'_>, of: &dyn Fn(&RunRecord) -> f64) -> Result<Exponent, String> {
-    let series = run.series(|i| run.text(i, "algorithm.penalty_form") == "written" && run.runs(i).all(|r| r.outcome == "finished"));
+    let series = run.series(|i| {
+        run.text(i, "algorithm.penalty_form") == "written" && run.runs(i).all(|r| r.outcome == "finished")
+    });
     let schedule = series.iter().all(|i| {
-        let (Some(k), Some(lambda)) = (run.number(*i, "run.iterations"), run.number(*i, "algorithm.lambda")) else { return false };
+        let (Some(k), Some(lambda)) = (run.number(*i, "run.iterations"), run.number(*i, "algorithm.lambda"))
+        else {
+            return false;
+        };
         (lambda / k.cbrt() - 1.0).abs() < 0.01
     });
     if !schedule {
-        return Err("this needs runs of at least four lengths K over a factor of ten, each with λ = K^⅓".into());
+        return Err(
+            "this needs runs of at least four lengths K over a factor of ten, each with λ = K^⅓".into()
+        );
     }
     over_lengths(run, &series, of)
 }
@@ -52,30 +66,38 @@ fn mean_of(r: &RunRecord, name: &str) -> f64 {
 }
 
 /// How an exponent is to be read.
-const ERRORS: &str = "a bound holds if the fall is at least as fast. The first error is that of the fit to the means, the second the standard error over instances";
+const ERRORS: &str = "a bound holds if the fall is at least as fast. The first error is that of the fit to \
+    the means, the second the standard error over instances";
 
 pub fn t1(run: &Run<'_>) -> Judged {
     let exponent = over_k(run, &|r| r.smallest.get("hypergradient").map_or(f64::NAN, |h| h * h))?;
     let verdict = if exponent.fit.slope < -2.0 / 3.0 + 0.1 { Holds } else { DoesNotHold };
     let reading = format!(
-        "exponent of K for the smallest ‖∇F*‖² of a run over all evaluations (−2/3 ± 0.1 where the penalty's bias rules); {ERRORS}"
+        "exponent of K for the smallest ‖∇F*‖² of a run over all evaluations (−2/3 ± 0.1 where the \
+        penalty's bias rules); {ERRORS}"
     );
     Ok((verdict, exponent.words(), reading))
 }
 
 pub fn t2(run: &Run<'_>) -> Judged {
-    let sum = over_k(run, &|r| ["consensus_x", "consensus_y", "consensus_z"].iter().map(|n| mean_of(r, n)).sum())?;
-    let (x, y) = (over_k(run, &|r| mean_of(r, "consensus_x"))?.fit, over_k(run, &|r| mean_of(r, "consensus_y"))?.fit);
+    let sum =
+        over_k(run, &|r| ["consensus_x", "consensus_y", "consensus_z"].iter().map(|n| mean_of(r, n)).sum())?;
+    let (x, y) =
+        (over_k(run, &|r| mean_of(r, "consensus_x"))?.fit, over_k(run, &|r| mean_of(r, "consensus_y"))?.fit);
     let verdict = if sum.fit.slope < -1.0 + 0.05 { Holds } else { DoesNotHold };
     let number = format!("{}; x alone {:.2}, y alone {:.2}", sum.words(), x.slope, y.slope);
     let reading = format!(
-        "exponent of K for the mean over a run of the consensus errors of x, y and z together (their minimum is 0 at the start, where all agents are equal); {ERRORS}. It is steeper than −1 where the errors follow the steps: they are of size (η·direction)², and η² alone gives K^−2/3 on top of directions that die out"
+        "exponent of K for the mean over a run of the consensus errors of x, y and z together (their \
+        minimum is 0 at the start, where all agents are equal); {ERRORS}. It is steeper than −1 where the \
+        errors follow the steps: they are of size (η·direction)², and η² alone gives K^−2/3 on top of \
+        directions that die out"
     );
     Ok((verdict, number, reading))
 }
 
 pub fn t3(run: &Run<'_>) -> Judged {
-    let series = run.series(|i| run.algorithm(i) == "push-pull" && run.runs(i).all(|r| r.outcome == "finished"));
+    let series =
+        run.series(|i| run.algorithm(i) == "push-pull" && run.runs(i).all(|r| r.outcome == "finished"));
     let gradient = over_lengths(run, &series, &|r| mean_of(r, "gradient_squared"))?;
     let consensus = over_lengths(run, &series, &|r| mean_of(r, "consensus_x"))?;
     let verdict = if gradient.fit.slope < -0.95 && consensus.fit.slope < -0.95 { Holds } else { DoesNotHold };
@@ -84,12 +106,14 @@ pub fn t3(run: &Run<'_>) -> Judged {
         verdict,
         number,
         format!(
-            "one constant step for all K; {ERRORS}. Near a strict minimum convergence is linear, so the sums over k stay bounded and the means fall like 1/K"
+            "one constant step for all K; {ERRORS}. Near a strict minimum convergence is linear, so the \
+            sums over k stay bounded and the means fall like 1/K"
         ),
     ))
 }
 
-/// The series of one length and group: the metric at the end, best first, of fixed penalties and of schedules.
+/// The series of one length and group: the metric at the end, best first, of fixed penalties and of
+/// schedules.
 struct Contest {
     name: String,
     fixed: Vec<(f64, usize)>,
@@ -100,7 +124,9 @@ fn contests(run: &Run<'_>, metric: &str, upwards: bool) -> Vec<Contest> {
     let mut all: Vec<Contest> = Vec::new();
     for i in run.series(|i| run.algorithm(i) == "fab" && run.runs(i).all(|r| r.outcome == "finished")) {
         let end = run.mean(i, |r| r.last.get(metric).copied().unwrap_or(f64::NAN));
-        let name = format!("{} K = {}", run.text(i, "algorithm.group"), run.text(i, "run.iterations")).trim().to_string();
+        let name = format!("{} K = {}", run.text(i, "algorithm.group"), run.text(i, "run.iterations"))
+            .trim()
+            .to_string();
         let at = all.iter().position(|c| c.name == name).unwrap_or_else(|| {
             all.push(Contest { name, fixed: Vec::new(), growing: Vec::new() });
             all.len() - 1
@@ -117,7 +143,13 @@ fn contests(run: &Run<'_>, metric: &str, upwards: bool) -> Vec<Contest> {
 }
 
 /// Compares the best of both kinds in each contest.
-fn growing(run: &Run<'_>, metric: &str, upwards: bool, better: impl Fn(f64, f64) -> bool, reading: &str) -> Judged {
+fn growing(
+    run: &Run<'_>,
+    metric: &str,
+    upwards: bool,
+    better: impl Fn(f64, f64) -> bool,
+    reading: &str,
+) -> Judged {
     let all = contests(run, metric, upwards);
     if all.is_empty() {
         return Err("this needs runs with fixed penalties and with schedules".into());
@@ -137,18 +169,21 @@ fn growing(run: &Run<'_>, metric: &str, upwards: bool, better: impl Fn(f64, f64)
 }
 
 pub fn g1(run: &Run<'_>) -> Judged {
-    let reading = "relative error at the end, mean over seeds; the fixed λ is the best of the grid for that K, chosen afterwards. A schedule gains if its error is lower by more than 5 %";
+    let reading = "relative error at the end, mean over seeds; the fixed λ is the best of the grid for that \
+        K, chosen afterwards. A schedule gains if its error is lower by more than 5 %";
     growing(run, "relative_error", false, |growing, fixed| growing < 0.95 * fixed, reading)
 }
 
 pub fn g2(run: &Run<'_>) -> Judged {
-    let reading =
-        "test accuracy of the averaged model at the end, mean over seeds; a schedule gains if it is higher by more than 0.2 points";
+    let reading = "test accuracy of the averaged model at the end, mean over seeds; a schedule gains if it \
+        is higher by more than 0.2 points";
     growing(run, "test_accuracy", true, |growing, fixed| growing > fixed + 0.2, reading)
 }
 
 pub fn t4(run: &Run<'_>) -> Judged {
-    let series = run.series(|i| run.text(i, "algorithm.penalty_form") == "normalised" && run.runs(i).all(|r| r.outcome == "finished"));
+    let series = run.series(|i| {
+        run.text(i, "algorithm.penalty_form") == "normalised" && run.runs(i).all(|r| r.outcome == "finished")
+    });
     let mut points = Vec::new();
     for &i in &series {
         let bias = run.mean(i, |r| r.last.get("hypergradient").copied().unwrap_or(f64::NAN));
@@ -161,28 +196,61 @@ pub fn t4(run: &Run<'_>) -> Judged {
     }
     let fit = power(&points).ok_or("this needs long runs with at least three penalties")?;
     let of_seed = |seed: &u64| {
-        let last = |i: &usize| run.runs(*i).find(|r| r.seed == *seed).and_then(|r| r.last.get("hypergradient").copied());
-        power(&series.iter().filter_map(|i| Some((run.number(*i, "algorithm.lambda")?, last(i)?))).collect::<Vec<_>>()).map(|f| f.slope)
+        let last = |i: &usize| {
+            run.runs(*i).find(|r| r.seed == *seed).and_then(|r| r.last.get("hypergradient").copied())
+        };
+        power(
+            &series
+                .iter()
+                .filter_map(|i| Some((run.number(*i, "algorithm.lambda")?, last(i)?)))
+                .collect::<Vec<_>>(),
+        )
+        .map(|f| f.slope)
     };
     let each = over_instances(&run.manifest.seeds.iter().filter_map(of_seed).collect::<Vec<_>>());
-    let each = each.map_or(String::new(), |(mean, error)| format!("; instance by instance {mean:.3} ± {error:.3}"));
+    let each =
+        each.map_or(String::new(), |(mean, error)| format!("; instance by instance {mean:.3} ± {error:.3}"));
     let verdict = if fit.slope < -0.95 { Holds } else { DoesNotHold };
-    let reading = "exponent of λ for ‖∇F*‖ where long runs come to rest (the last tenth changes it by less than 1 %)";
-    Ok((verdict, format!("λ^({:.3} ± {:.3}) over {} penalties{each}", fit.slope, fit.error, points.len()), reading.into()))
+    let reading =
+        "exponent of λ for ‖∇F*‖ where long runs come to rest (the last tenth changes it by less than 1 %)";
+    Ok((
+        verdict,
+        format!("λ^({:.3} ± {:.3}) over {} penalties{each}", fit.slope, fit.error, points.len()),
+        reading.into(),
+    ))
 }
 
 pub fn t5(run: &Run<'_>) -> Judged {
-    let column = run.curves.metrics.iter().position(|m| m == "tracking_gap").ok_or("no method with trackers was run")?;
-    let sound = |series: usize, seed: u64| run.runs(series).any(|r| r.seed == seed && r.outcome != "diverged");
+    let column = run
+        .curves
+        .metrics
+        .iter()
+        .position(|m| m == "tracking_gap")
+        .ok_or("no method with trackers was run")?;
+    let sound =
+        |series: usize, seed: u64| run.runs(series).any(|r| r.seed == seed && r.outcome != "diverged");
     let rows = run.curves.rows.iter().filter(|r| sound(r.series, r.seed));
-    let largest = rows.filter_map(|r| r.values.get(column)).copied().filter(|v| !v.is_nan()).fold(f64::NAN, f64::max);
+    let largest =
+        rows.filter_map(|r| r.values.get(column)).copied().filter(|v| !v.is_nan()).fold(f64::NAN, f64::max);
     if largest.is_nan() {
         return Err("no method with trackers was run".into());
     }
     let residual = run.curves.metrics.iter().position(|m| m == "averaged_dynamics");
-    let residual =
-        residual.map(|c| run.curves.rows.iter().filter_map(|r| r.values.get(c)).copied().filter(|v| !v.is_nan()).fold(0.0, f64::max));
+    let residual = residual.map(|c| {
+        run.curves
+            .rows
+            .iter()
+            .filter_map(|r| r.values.get(c))
+            .copied()
+            .filter(|v| !v.is_nan())
+            .fold(0.0, f64::max)
+    });
     let dynamics = residual.map_or(String::new(), |r| format!("; averaged dynamics {r:.1e}"));
-    let reading = "largest |Σt − Σd| / Σ‖d‖ over all kept evaluations; the averaged dynamics with α_k and β_k are looked at with --watch theory and run.every=1";
-    Ok((if largest.max(residual.unwrap_or(0.0)) < 1e-12 { Holds } else { DoesNotHold }, format!("{largest:.1e}{dynamics}"), reading.into()))
+    let reading = "largest |Σt − Σd| / Σ‖d‖ over all kept evaluations; the averaged dynamics with α_k and \
+        β_k are looked at with --watch theory and run.every=1";
+    Ok((
+        if largest.max(residual.unwrap_or(0.0)) < 1e-12 { Holds } else { DoesNotHold },
+        format!("{largest:.1e}{dynamics}"),
+        reading.into(),
+    ))
 }

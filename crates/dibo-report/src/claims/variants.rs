@@ -20,7 +20,11 @@ fn groups(run: &Run<'_>) -> Vec<(String, Vec<usize>)> {
 }
 
 fn find(run: &Run<'_>, group: &[usize], algorithm: &str) -> Result<usize, String> {
-    group.iter().copied().find(|i| run.algorithm(*i) == algorithm).ok_or_else(|| format!("{algorithm} was not run in every group"))
+    group
+        .iter()
+        .copied()
+        .find(|i| run.algorithm(*i) == algorithm)
+        .ok_or_else(|| format!("{algorithm} was not run in every group"))
 }
 
 pub fn p18(run: &Run<'_>) -> Judged {
@@ -37,15 +41,30 @@ pub fn p18(run: &Run<'_>) -> Judged {
         0 if least > 0.5 => HoldsOnlyUnder("“diverges” read as “does not converge”: it stalls".into()),
         _ => DoesNotHold,
     };
-    let reading = "the weights of the first graph over links that really fail: what is sent over a missing link is lost, so all values shrink and x never leaves 0 (relative error 1). On a graph that does not change Static_FAB is FAB";
-    Ok((verdict, format!("{diverged} of {all} runs diverge; error at the end {}", list(ends.iter().map(|e| number(*e)))), reading.into()))
+    let reading = "the weights of the first graph over links that really fail: what is sent over a missing \
+        link is lost, so all values shrink and x never leaves 0 (relative error 1). On a graph that does \
+        not change Static_FAB is FAB";
+    Ok((
+        verdict,
+        format!(
+            "{diverged} of {all} runs diverge; error at the end {}",
+            list(ends.iter().map(|e| number(*e)))
+        ),
+        reading.into(),
+    ))
 }
 
-/// How far the clock can be trusted: the largest ratio between the times of FAB series that differ in their group alone, 1.1 at least.
+/// How far the clock can be trusted: the largest ratio between the times of FAB series that differ in their
+/// group alone, 1.1 at least.
 fn clock_noise(run: &Run<'_>, time: impl Fn(usize) -> f64) -> f64 {
-    let key = |i: usize| run.manifest.series[i].settings.iter().filter(|(k, _)| *k != "algorithm.group").collect::<Vec<_>>();
+    let key = |i: usize| {
+        run.manifest.series[i].settings.iter().filter(|(k, _)| *k != "algorithm.group").collect::<Vec<_>>()
+    };
     let fabs = run.of("fab");
-    let pairs = fabs.iter().flat_map(|a| fabs.iter().map(move |b| (*a, *b))).filter(|(a, b)| a != b && key(*a) == key(*b));
+    let pairs = fabs
+        .iter()
+        .flat_map(|a| fabs.iter().map(move |b| (*a, *b)))
+        .filter(|(a, b)| a != b && key(*a) == key(*b));
     pairs.map(|(a, b)| time(a) / time(b)).filter(|r| r.is_finite()).fold(1.1, f64::max)
 }
 
@@ -57,9 +76,14 @@ pub fn p19(run: &Run<'_>) -> Judged {
     let level = 0.05;
     let reach = |i: usize| run.first_below(i, "seconds", ERROR, level).unwrap_or(f64::INFINITY);
     let noise = clock_noise(run, reach);
-    let (mut clear, mut compared, mut lost, mut less, mut tie, mut each) = (Vec::new(), 0, false, true, false, Vec::new());
+    let (mut clear, mut compared, mut lost, mut less, mut tie, mut each) =
+        (Vec::new(), 0, false, true, false, Vec::new());
     for (name, group) in &groups {
-        let all = [find(run, group, "fab")?, find(run, group, "push-sum-fab")?, find(run, group, "push-pull-soba")?];
+        let all = [
+            find(run, group, "fab")?,
+            find(run, group, "push-sum-fab")?,
+            find(run, group, "push-pull-soba")?,
+        ];
         let seconds = all.map(|i| run.mean(i, |r| 1e6 * r.seconds / r.iterations.max(1) as f64));
         let times = all.map(reach);
         let memory = all.map(|i| run.mean(i, |r| r.state_bytes as f64));
@@ -84,12 +108,17 @@ pub fn p19(run: &Run<'_>) -> Judged {
         (_, true, _) => DoesNotHold,
         (true, _, false) => Holds,
         (true, _, true) => HoldsOnlyUnder("a tie with PushPull_SOBA in memory counted as best".into()),
-        (false, _, _) => {
-            HoldsOnlyUnder(format!("{} (memory: {})", clear.join(", "), if tie { "a tie with PushPull_SOBA" } else { "least" }))
-        }
+        (false, _, _) => HoldsOnlyUnder(format!(
+            "{} (memory: {})",
+            clear.join(", "),
+            if tie { "a tie with PushPull_SOBA" } else { "least" }
+        )),
     };
     let reading = format!(
-        "FAB / PushSum_FAB / PushPull_SOBA; state is the vectors that live from one iteration to the next. A time counts as longer only beyond {noise:.2}×, the spread of equal FAB runs here{}. As printed the steps are in different forms; at equal steps all need about the same number of iterations, and drawing the graphs takes much of each",
+        "FAB / PushSum_FAB / PushPull_SOBA; state is the vectors that live from one iteration to the next. \
+        A time counts as longer only beyond {noise:.2}×, the spread of equal FAB runs here{}. As printed \
+        the steps are in different forms; at equal steps all need about the same number of iterations, and \
+        drawing the graphs takes much of each",
         if lost { "" } else { "; FAB has the shortest time in every comparison" }
     );
     Ok((verdict, each.join("; "), reading))
@@ -106,18 +135,25 @@ pub fn p20(run: &Run<'_>) -> Judged {
         let bound = run.curve(centre, "iteration", ERROR);
         let share = |other: usize| {
             let theirs = run.curve(other, "iteration", ERROR);
-            let pairs: Vec<bool> = bound.iter().zip(&theirs).filter(|(b, _)| b.x > 0.0).map(|(b, t)| b.y <= 1.05 * t.y).collect();
+            let pairs: Vec<bool> = bound
+                .iter()
+                .zip(&theirs)
+                .filter(|(b, _)| b.x > 0.0)
+                .map(|(b, t)| b.y <= 1.05 * t.y)
+                .collect();
             pairs.iter().filter(|p| **p).count() as f64 / pairs.len().max(1) as f64
         };
-        let shares: Vec<(usize, f64)> = group.iter().filter(|i| **i != centre).map(|i| (*i, share(*i))).collect();
+        let shares: Vec<(usize, f64)> =
+            group.iter().filter(|i| **i != centre).map(|i| (*i, share(*i))).collect();
         let bounded = |other: &(usize, f64)| other.1 >= 0.95;
         if shares.iter().all(bounded) {
             good.push(name.clone());
         } else if shares.iter().filter(|s| run.algorithm(s.0) != "push-pull-soba").all(bounded) {
             nearly.push(format!("{name}, PushPull_SOBA left out"));
         }
-        let against =
-            list(shares.iter().map(|(i, share)| format!("{:.0} % {} ({})", 100.0 * share, run.name(*i), number(run.end(*i, ERROR)))));
+        let against = list(shares.iter().map(|(i, share)| {
+            format!("{:.0} % {} ({})", 100.0 * share, run.name(*i), number(run.end(*i, ERROR)))
+        }));
         each.push(format!("{name} ({}): {against}", number(run.end(centre, ERROR))));
     }
     let verdict = match good.len() {
@@ -125,14 +161,19 @@ pub fn p20(run: &Run<'_>) -> Judged {
         0 if nearly.is_empty() => DoesNotHold,
         _ => HoldsOnlyUnder(good.iter().chain(&nearly).cloned().collect::<Vec<_>>().join("; ")),
     };
-    let reading = "share of the run's evaluations where Centralized_FAB's mean error is at most 5 % above the other's (from 95 % on it counts as a bound), and mean error over the last tenth in brackets. SOBA has no penalty and so no penalty bias; as printed all steps differ";
+    let reading = "share of the run's evaluations where Centralized_FAB's mean error is at most 5 % above \
+        the other's (from 95 % on it counts as a bound), and mean error over the last tenth in brackets. \
+        SOBA has no penalty and so no penalty bias; as printed all steps differ";
     Ok((verdict, each.join("; "), reading.into()))
 }
 
 /// The largest step up to which no run of an algorithm diverged, and whether a larger one did.
 fn largest_step(run: &Run<'_>, algorithm: &str) -> Result<(f64, bool), String> {
-    let mut steps: Vec<(f64, bool)> =
-        run.of(algorithm).into_iter().filter_map(|i| Some((run.number(i, "algorithm.eta_x")?, run.count(i, "diverged").0 == 0))).collect();
+    let mut steps: Vec<(f64, bool)> = run
+        .of(algorithm)
+        .into_iter()
+        .filter_map(|i| Some((run.number(i, "algorithm.eta_x")?, run.count(i, "diverged").0 == 0)))
+        .collect();
     steps.sort_by(|a, b| a.0.total_cmp(&b.0));
     if steps.len() < 3 {
         return Err(format!("fewer than three steps of {algorithm} were run"));
@@ -154,6 +195,8 @@ pub fn p21(run: &Run<'_>) -> Judged {
         number(sum / lambda)
     );
     let verdict = if fab >= 0.15 && sum <= 0.01 { Holds } else { DoesNotHold };
-    let reading = "largest step at which no run diverged, both with directions divided by λ = 60 and one step for x, y and z. The paper's 0.15 is a step of the divided form and its 0.001 one of the written form";
+    let reading = "largest step at which no run diverged, both with directions divided by λ = 60 and one \
+        step for x, y and z. The paper's 0.15 is a step of the divided form and its 0.001 one of the \
+        written form";
     Ok((verdict, number, reading.into()))
 }

@@ -23,7 +23,8 @@ pub fn mean_sd(values: &[f64]) -> (f64, f64) {
     (mean, if values.len() < 2 { f64::NAN } else { (square / (n - 1.0)).sqrt() })
 }
 
-/// What a run ends with: `seconds`, `bytes`, `iterations`, …, or a metric's last value; NaN where it has none.
+/// What a run ends with: `seconds`, `bytes`, `iterations`, …, or a metric's last value; NaN where it has
+/// none.
 pub fn ending(run: &RunRecord, name: &str) -> f64 {
     match name {
         "seconds" => run.seconds,
@@ -60,13 +61,18 @@ pub fn diverged(manifest: &Manifest, series: usize) -> (usize, usize) {
 
 /// The mean over seeds at each iteration that all running seeds have evaluated.
 ///
-/// A run that reached its target goes on with its last value at its own pace. Where only some seeds diverged the mean is over the others (the legend
-/// says so); where all did, the line is theirs.
+/// A run that reached its target goes on with its last value at its own pace. Where only some seeds diverged
+/// the mean is over the others (the legend says so); where all did, the line is theirs.
 pub fn mean_line(manifest: &Manifest, curves: &Curves, series: usize, x: &str, y: &str) -> Vec<Point> {
     let Some(metric) = curves.metrics.iter().position(|name| name == y) else { return Vec::new() };
     let (lost, all) = diverged(manifest, series);
-    let outcome =
-        |seed: u64| manifest.runs.iter().find(|run| run.series == series && run.seed == seed).map_or("stopped", |run| run.outcome.as_str());
+    let outcome = |seed: u64| {
+        manifest
+            .runs
+            .iter()
+            .find(|run| run.series == series && run.seed == seed)
+            .map_or("stopped", |run| run.outcome.as_str())
+    };
     let mut runs: BTreeMap<u64, BTreeMap<usize, (f64, f64)>> = BTreeMap::new();
     for row in curves.rows.iter().filter(|row| row.series == series) {
         let across = match x {
@@ -86,7 +92,9 @@ pub fn mean_line(manifest: &Manifest, curves: &Curves, series: usize, x: &str, y
     }
     let ends: Vec<(usize, bool)> = runs
         .iter()
-        .map(|(seed, rows)| (rows.last_key_value().map_or(0, |(iteration, _)| *iteration), outcome(*seed) == "reached"))
+        .map(|(seed, rows)| {
+            (rows.last_key_value().map_or(0, |(iteration, _)| *iteration), outcome(*seed) == "reached")
+        })
         .collect();
     let iterations: BTreeSet<usize> = runs.values().flat_map(|rows| rows.keys().copied()).collect();
     let mut line: Vec<Point> = Vec::new();
@@ -104,7 +112,8 @@ pub fn mean_line(manifest: &Manifest, curves: &Curves, series: usize, x: &str, y
                     values.push(last);
                 }
                 (None, _) if k > end => {}
-                // A running seed has no value here (another one stopped between two evaluations): not a common iteration.
+                // A running seed has no value here (another one stopped between two evaluations): not a
+                // common iteration.
                 _ => continue 'iterations,
             }
         }
@@ -117,7 +126,8 @@ pub fn mean_line(manifest: &Manifest, curves: &Curves, series: usize, x: &str, y
     line
 }
 
-/// Indices of at most `most` points spread evenly over `x` (in its logarithm for `log`), with the first and the last.
+/// Indices of at most `most` points spread evenly over `x` (in its logarithm for `log`), with the first and
+/// the last.
 pub fn thin(x: &[f64], most: usize, log: bool) -> Vec<usize> {
     if x.len() <= most.max(2) {
         return (0..x.len()).collect();
@@ -137,9 +147,13 @@ pub fn thin(x: &[f64], most: usize, log: bool) -> Vec<usize> {
     kept
 }
 
-/// Makes a line fit for a logarithmic axis: no point at or below zero, and the band's lower edge at least a tenth of the mean.
+/// Makes a line fit for a logarithmic axis: no point at or below zero, and the band's lower edge at least a
+/// tenth of the mean.
 pub fn positive(line: Vec<Point>) -> Vec<Point> {
-    line.into_iter().filter(|point| point.y > 0.0).map(|point| Point { low: point.low.max(point.y / 10.0), ..point }).collect()
+    line.into_iter()
+        .filter(|point| point.y > 0.0)
+        .map(|point| Point { low: point.low.max(point.y / 10.0), ..point })
+        .collect()
 }
 
 /// Ends a line where it first leaves `[low, high]`, on the edge; used for runs that diverge.
@@ -180,7 +194,11 @@ mod tests {
         let point = |x, y, sd| Point { x, y, low: y - sd, high: y + sd };
         let line = positive(vec![point(0.0, 1.0, 5.0), point(1.0, 0.0, 0.0), point(2.0, 2.0, 0.5)]);
         assert_eq!(line.iter().map(|point| point.low).collect::<Vec<_>>(), [0.1, 1.5]);
-        let line = cut(vec![point(0.0, 1.0, 0.0), point(1.0, f64::INFINITY, f64::INFINITY), point(2.0, 1.0, 0.0)], 0.0, 9.0);
+        let line = cut(
+            vec![point(0.0, 1.0, 0.0), point(1.0, f64::INFINITY, f64::INFINITY), point(2.0, 1.0, 0.0)],
+            0.0,
+            9.0,
+        );
         assert_eq!(line.len(), 2);
         assert_eq!((line[1].y, line[1].high), (9.0, 9.0));
         assert_eq!(cut(vec![point(0.0, f64::NAN, 0.0)], 0.0, 9.0)[0].y, 9.0);

@@ -1,4 +1,5 @@
-//! The report of an experiment, made from its results folder alone: plots and one page that needs nothing else.
+//! The report of an experiment, made from its results folder alone: plots and one page that needs nothing
+//! else.
 pub mod average;
 pub mod claims;
 pub mod memory;
@@ -32,7 +33,13 @@ pub enum Body {
 }
 
 /// Draws the plots and writes `report.html` into the folder; returns its path.
-pub fn write(dir: &Path, manifest: &Manifest, curves: &Curves, claims: &[Claim], extras: &[Extra]) -> Result<PathBuf> {
+pub fn write(
+    dir: &Path,
+    manifest: &Manifest,
+    curves: &Curves,
+    claims: &[Claim],
+    extras: &[Extra],
+) -> Result<PathBuf> {
     let path = dir.join("report.html");
     let mut figures = Vec::new();
     for figure in &manifest.figures {
@@ -43,7 +50,8 @@ pub fn write(dir: &Path, manifest: &Manifest, curves: &Curves, claims: &[Claim],
         let mut picture = None;
         let mut note = None;
         if figure.kind == "graphs" {
-            // Drawn during the run, since the graphs are not in the results; an image cannot run what a foreign file may hold.
+            // Drawn during the run, since the graphs are not in the results; an image cannot run what a
+            // foreign file may hold.
             match std::fs::read(dir.join("plots").join(format!("{}.svg", figure.name))) {
                 Ok(svg) => picture = Some(image("svg+xml", &svg)),
                 Err(_) => note = Some(format!("Not drawn: plots/{}.svg is missing.", figure.name)),
@@ -76,7 +84,8 @@ pub fn write(dir: &Path, manifest: &Manifest, curves: &Curves, claims: &[Claim],
             Verdict::HoldsOnlyUnder(condition) => ("partly", "◐", format!("holds only under {condition}")),
             Verdict::NotMeasured => ("unknown", "–", "not measured".to_string()),
         };
-        let (id, statement, number, reading) = (claim.id.as_str(), claim.statement.as_str(), claim.number.as_str(), claim.reading.as_str());
+        let (id, statement, number, reading) =
+            (claim.id.as_str(), claim.statement.as_str(), claim.number.as_str(), claim.reading.as_str());
         context! { id, statement, number, reading, class, mark, word }
     });
     let extras = extras.iter().map(|extra| match &extra.body {
@@ -84,7 +93,9 @@ pub fn write(dir: &Path, manifest: &Manifest, curves: &Curves, claims: &[Claim],
         Body::Svg(svg) => context! { title => extra.title.as_str(), picture => image("svg+xml", svg.as_bytes()) },
     });
     let mut environment = Environment::new();
-    environment.add_template("report.html", include_str!("template.html")).context("the report's template is wrong")?;
+    environment
+        .add_template("report.html", include_str!("template.html"))
+        .context("the report's template is wrong")?;
     let template = environment.get_template("report.html").context("the report's template is wrong")?;
     let seeds = manifest.seeds.len();
     let page = template.render(context! {
@@ -138,7 +149,12 @@ fn paragraphs(text: &str) -> Vec<Value> {
         });
         Value::from_safe_string(pieces.collect())
     };
-    text.replace("\r\n", "\n").split("\n\n").map(str::trim).filter(|part| !part.is_empty()).map(html).collect()
+    text.replace("\r\n", "\n")
+        .split("\n\n")
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .map(html)
+        .collect()
 }
 
 /// An image that lies inside the page.
@@ -151,7 +167,8 @@ pub fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for part in bytes.chunks(3) {
-        let block = part.iter().fold(0u32, |block, byte| (block << 8) | u32::from(*byte)) << (8 * (3 - part.len()));
+        let block =
+            part.iter().fold(0u32, |block, byte| (block << 8) | u32::from(*byte)) << (8 * (3 - part.len()));
         for index in 0..4 {
             let letter = LETTERS[(block >> (18 - 6 * index)) as usize & 63] as char;
             text.push(if index <= part.len() { letter } else { '=' });

@@ -55,7 +55,10 @@ impl Picture {
                 other => scene.add(other.clone()),
             }
         }
-        RasterBackend::new().with_scale(2.0).render_scene(&scene).map_err(|error| anyhow!("cannot draw the PNG: {error}"))
+        RasterBackend::new()
+            .with_scale(2.0)
+            .render_scene(&scene)
+            .map_err(|error| anyhow!("cannot draw the PNG: {error}"))
     }
 
     /// Writes `plots/NAME.svg` and `plots/NAME.png` in the folder.
@@ -67,10 +70,14 @@ impl Picture {
     }
 }
 
-/// Cuts a line into its dashes. Kuva's PNG begins the pattern anew at each point, so that a line of many points has no gaps, and it
-/// rounds each end, which `width` makes up for.
+/// Cuts a line into its dashes. Kuva's PNG begins the pattern anew at each point, so that a line of many
+/// points has no gaps, and it rounds each end, which `width` makes up for.
 fn dashed(points: &[(f64, f64)], pattern: &str, width: f64) -> Vec<Vec<(f64, f64)>> {
-    let lengths: Vec<f64> = pattern.split_whitespace().filter_map(|part| part.parse().ok()).filter(|length| *length > 0.0).collect();
+    let lengths: Vec<f64> = pattern
+        .split_whitespace()
+        .filter_map(|part| part.parse().ok())
+        .filter(|length| *length > 0.0)
+        .collect();
     if lengths.len() < 2 || !lengths.len().is_multiple_of(2) {
         return vec![points.to_vec()];
     }
@@ -160,8 +167,11 @@ impl Look {
 }
 
 fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>> {
-    let setting = |index: usize, key: &str| manifest.series[index].settings.get(key).map_or("", String::as_str);
-    let chosen = |index: &usize| figure.only.iter().all(|(key, values)| values.split('|').any(|value| setting(*index, key) == value));
+    let setting =
+        |index: usize, key: &str| manifest.series[index].settings.get(key).map_or("", String::as_str);
+    let chosen = |index: &usize| {
+        figure.only.iter().all(|(key, values)| values.split('|').any(|value| setting(*index, key) == value))
+    };
     let chosen: Vec<usize> = (0..manifest.series.len()).filter(chosen).collect();
     if chosen.is_empty() {
         bail!("no series has the settings the figure asks for");
@@ -169,11 +179,18 @@ fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>> {
     let across = figure.x.strip_prefix("setting:");
     let algorithm = |index: usize| manifest.series[index].algorithm.as_str();
     // With the algorithms along the axis, a label must not begin with one.
-    let by_algorithm = across.is_some_and(|key| chosen.iter().all(|&index| setting(index, key) == algorithm(index)));
-    // A setting that goes with what the panel and the axis show (a step that belongs to a length K) needs no place in the legend,
-    // nor one that is the same everywhere.
+    let by_algorithm =
+        across.is_some_and(|key| chosen.iter().all(|&index| setting(index, key) == algorithm(index)));
+    // A setting that goes with what the panel and the axis show (a step that belongs to a length K) needs no
+    // place in the legend, nor one that is the same everywhere.
     let place = |index: usize| {
-        let seen = figure.panels.as_deref().into_iter().chain(across).map(|key| setting(index, key)).collect::<Vec<_>>();
+        let seen = figure
+            .panels
+            .as_deref()
+            .into_iter()
+            .chain(across)
+            .map(|key| setting(index, key))
+            .collect::<Vec<_>>();
         (seen, algorithm(index), setting(index, "algorithm.label"))
     };
     let follows = |key: &str, index: usize| {
@@ -182,19 +199,27 @@ fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>> {
     };
     let label = |index: usize| {
         let series = &manifest.series[index];
-        let fixed = figure.only.iter().filter(|(_, values)| !values.contains('|')).map(|(key, _)| key.as_str());
+        let fixed =
+            figure.only.iter().filter(|(_, values)| !values.contains('|')).map(|(key, _)| key.as_str());
         let shown: Vec<&str> = fixed.chain(figure.panels.as_deref()).chain(across).collect();
         if by_algorithm {
             let rest = series.swept.iter().filter(|key| !shown.contains(&key.as_str()));
-            let rest: Vec<String> = rest.map(|key| format!("{}={}", words::symbol(key), setting(index, key))).collect();
+            let rest: Vec<String> =
+                rest.map(|key| format!("{}={}", words::symbol(key), setting(index, key))).collect();
             return if rest.is_empty() { "all".into() } else { rest.join(" ") };
         }
-        let hidden = shown.into_iter().chain(series.swept.iter().map(String::as_str).filter(|key| follows(key, index)));
+        let hidden = shown
+            .into_iter()
+            .chain(series.swept.iter().map(String::as_str).filter(|key| follows(key, index)));
         words::without(&series.label, &hidden.map(|key| (key, setting(index, key))).collect::<Vec<_>>())
     };
     let labels: Vec<(usize, String)> = chosen.iter().map(|&index| (index, label(index))).collect();
-    let looks =
-        looks(&labels.iter().map(|(index, label)| (label.as_str(), if by_algorithm { "" } else { algorithm(*index) })).collect::<Vec<_>>());
+    let looks = looks(
+        &labels
+            .iter()
+            .map(|(index, label)| (label.as_str(), if by_algorithm { "" } else { algorithm(*index) }))
+            .collect::<Vec<_>>(),
+    );
     let mut panels: Vec<(&str, Panel)> = Vec::new();
     for ((index, label), look) in labels.into_iter().zip(looks) {
         let value = figure.panels.as_deref().map_or("", |key| setting(index, key));
@@ -254,8 +279,8 @@ fn looks(labels: &[(&str, &str)]) -> Vec<Look> {
 struct Axis {
     range: (f64, f64),
     log: bool,
-    /// Drawn value = value × scale. On a logarithmic axis a power of ten brings the lowest value to 1e-10: kuva sets no tick below
-    /// that, and leaves room for `1000000` above.
+    /// Drawn value = value × scale. On a logarithmic axis a power of ten brings the lowest value to 1e-10:
+    /// kuva sets no tick below that, and leaves room for `1000000` above.
     scale: f64,
     /// What a tick says = drawn value × this.
     tick: f64,
@@ -272,12 +297,19 @@ impl Axis {
             return None;
         }
         let (size, unit) = words::unit(column, high.abs().max(low.abs()));
-        let label = words::column(column) + &if unit.is_empty() { String::new() } else { format!(" ({unit})") };
+        let label =
+            words::column(column) + &if unit.is_empty() { String::new() } else { format!(" ({unit})") };
         // Under a factor of three a logarithmic axis has hardly a tick.
         if !log || high / low < 3.0 {
             let (low, high) = (low / size, high / size);
             let spare = if high > low { 0.0 } else { 0.1 * high.abs().max(1e-12) };
-            return Some(Axis { range: (low - spare, high + spare), log: false, scale: 1.0 / size, tick: 1.0, label });
+            return Some(Axis {
+                range: (low - spare, high + spare),
+                log: false,
+                scale: 1.0 / size,
+                tick: 1.0,
+                label,
+            });
         }
         let (low, high) = (low.max(high / 10f64.powf(DECADES)) / size, high / size);
         let (low, high) = if high / low < 100.0 {
@@ -286,7 +318,13 @@ impl Axis {
             (10f64.powf((low.log10() + 1e-9).floor()), 10f64.powf((high.log10() - 1e-9).ceil()))
         };
         let shift = if plain(low, high) { 1.0 } else { 10f64.powf((-10.0 - low.log10()).ceil()) };
-        Some(Axis { range: (low * shift, high * shift), log: true, scale: shift / size, tick: 1.0 / shift, label })
+        Some(Axis {
+            range: (low * shift, high * shift),
+            log: true,
+            scale: shift / size,
+            tick: 1.0 / shift,
+            label,
+        })
     }
 
     fn place(&self, value: f64) -> f64 {
@@ -394,19 +432,26 @@ fn lines(figure: &Figure, manifest: &Manifest, curves: &Curves, panels: &[Panel]
             }
             line.retain(|point| !log_x || point.x > 0.0);
             let x: Vec<f64> = line.iter().map(|point| point.x).collect();
-            let line: Vec<Point> = average::thin(&x, MOST_POINTS, log_x).into_iter().map(|index| line[index]).collect();
+            let line: Vec<Point> =
+                average::thin(&x, MOST_POINTS, log_x).into_iter().map(|index| line[index]).collect();
             let (lost, all) = average::diverged(manifest, member.index);
             Drawn { line, look: member.look, lost: all > 0 && lost == all }
         };
-        let mut loaded: Vec<Vec<_>> = panels.iter().map(|panel| panel.series.iter().map(one).collect()).collect();
+        let mut loaded: Vec<Vec<_>> =
+            panels.iter().map(|panel| panel.series.iter().map(one).collect()).collect();
         trim(&mut loaded, log_y);
         loaded
     };
     let left = load(&figure.y, log_y);
     let right = figure.y2.as_ref().map(|name| load(name, false));
-    let all = || left.iter().flatten().chain(right.iter().flatten().flatten()).flat_map(|drawn| drawn.line.iter());
+    let all =
+        || left.iter().flatten().chain(right.iter().flatten().flatten()).flat_map(|drawn| drawn.line.iter());
     let edges = |lines: &[Vec<Drawn>]| -> Vec<f64> {
-        lines.iter().flatten().flat_map(|drawn| drawn.line.iter().flat_map(|point| [point.low, point.high])).collect()
+        lines
+            .iter()
+            .flatten()
+            .flat_map(|drawn| drawn.line.iter().flat_map(|point| [point.low, point.high]))
+            .collect()
     };
     let none = || anyhow!("`{}` has no value to draw", figure.y);
     let x_axis = Axis::over(all().map(|point| point.x), &figure.x, log_x).ok_or_else(none)?;
@@ -417,9 +462,12 @@ fn lines(figure: &Figure, manifest: &Manifest, curves: &Curves, panels: &[Panel]
     };
     let plot = |drawn: &Drawn, axis: &Axis, dotted: bool| -> Vec<Plot> {
         let (line, colour) = (&drawn.line, drawn.look.colour());
-        let at: Vec<(f64, f64)> = line.iter().map(|point| (x_axis.place(point.x), axis.place(point.y))).collect();
+        let at: Vec<(f64, f64)> =
+            line.iter().map(|point| (x_axis.place(point.x), axis.place(point.y))).collect();
         if let [only] = at[..] {
-            return vec![Plot::Scatter(ScatterPlot::new().with_data([only]).with_color(colour).with_size(4.0))];
+            return vec![Plot::Scatter(
+                ScatterPlot::new().with_data([only]).with_color(colour).with_size(4.0),
+            )];
         }
         let mut plot = LinePlot::new().with_data(at).with_color(colour).with_stroke_width(2.0);
         if dotted {
@@ -427,7 +475,10 @@ fn lines(figure: &Figure, manifest: &Manifest, curves: &Curves, panels: &[Panel]
         } else {
             plot = plot.with_line_style(drawn.look.style());
             if line.iter().any(|point| point.high > point.low) {
-                plot = plot.with_band(line.iter().map(|p| axis.place(p.low)), line.iter().map(|p| axis.place(p.high)));
+                plot = plot.with_band(
+                    line.iter().map(|p| axis.place(p.low)),
+                    line.iter().map(|p| axis.place(p.high)),
+                );
                 plot.band = plot.band.map(|band| band.with_opacity(0.18));
             }
         }
@@ -436,14 +487,20 @@ fn lines(figure: &Figure, manifest: &Manifest, curves: &Curves, panels: &[Panel]
     let cells = left.iter().enumerate().map(|(index, lines)| {
         let primary = lines.iter().flat_map(|drawn| plot(drawn, &y_axis, false)).collect();
         let secondary = match (&right, &y2_axis) {
-            (Some(right), Some(axis)) => right[index].iter().flat_map(|drawn| plot(drawn, axis, true)).collect(),
+            (Some(right), Some(axis)) => {
+                right[index].iter().flat_map(|drawn| plot(drawn, axis, true)).collect()
+            }
             _ => Vec::new(),
         };
         (primary, secondary)
     });
     let mut entries = legend(manifest, panels);
     if let Some(axis) = &y2_axis {
-        entries.push(Entry { label: format!("dotted: {} (right axis)", axis.label), colour: "#4D4D4D".into(), dashes: Some("2 3".into()) });
+        entries.push(Entry {
+            label: format!("dotted: {} (right axis)", axis.label),
+            colour: "#4D4D4D".into(),
+            dashes: Some("2 3".into()),
+        });
     }
     let base = |panel: &Panel, first: bool, last: bool| {
         let mut layout = y_axis.on_y(x_axis.on_x(layout(panel, x_axis.range, y_axis.range)));
@@ -468,12 +525,17 @@ fn lines(figure: &Figure, manifest: &Manifest, curves: &Curves, panels: &[Panel]
 /// Ends diverging lines a little outside the others, so that they leave the picture and do not squash it.
 fn trim(panels: &mut [Vec<Drawn>], log: bool) {
     let sound = || panels.iter().flatten().filter(|drawn| !drawn.lost).flat_map(|drawn| drawn.line.iter());
-    let finite = |values: Vec<f64>| values.into_iter().filter(|value| value.abs() <= CAP).collect::<Vec<f64>>();
+    let finite =
+        |values: Vec<f64>| values.into_iter().filter(|value| value.abs() <= CAP).collect::<Vec<f64>>();
     let mut known = finite(sound().flat_map(|point| [point.low, point.high]).collect());
     if known.is_empty() {
         // All diverge: show where they come from, and the way up.
-        known = finite(panels.iter().flatten().filter_map(|drawn| drawn.line.first().map(|point| point.y)).collect());
-        known.extend(known.clone().iter().map(|value| if log { value * 1e3 } else { value + 9.0 * value.abs() }));
+        known = finite(
+            panels.iter().flatten().filter_map(|drawn| drawn.line.first().map(|point| point.y)).collect(),
+        );
+        known.extend(
+            known.clone().iter().map(|value| if log { value * 1e3 } else { value + 9.0 * value.abs() }),
+        );
     }
     let low = known.iter().copied().fold(f64::INFINITY, f64::min);
     let high = known.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -484,19 +546,31 @@ fn trim(panels: &mut [Vec<Drawn>], log: bool) {
     };
     for drawn in panels.iter_mut().flatten() {
         let points = std::mem::take(&mut drawn.line);
-        drawn.line =
-            if drawn.lost { average::cut(points, low, high) } else { points.into_iter().filter(|point| point.y.is_finite()).collect() };
+        drawn.line = if drawn.lost {
+            average::cut(points, low, high)
+        } else {
+            points.into_iter().filter(|point| point.y.is_finite()).collect()
+        };
     }
 }
 
 fn bars(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Picture> {
     let measure = |index: usize| {
         let runs = manifest.runs.iter().filter(|run| run.series == index);
-        average::mean_sd(&runs.map(|run| average::ending(run, &figure.y)).filter(|value| value.is_finite()).collect::<Vec<_>>())
+        average::mean_sd(
+            &runs
+                .map(|run| average::ending(run, &figure.y))
+                .filter(|value| value.is_finite())
+                .collect::<Vec<_>>(),
+        )
     };
-    let rows: Vec<Vec<_>> = panels.iter().map(|panel| panel.series.iter().map(|member| measure(member.index)).collect()).collect();
+    let rows: Vec<Vec<_>> = panels
+        .iter()
+        .map(|panel| panel.series.iter().map(|member| measure(member.index)).collect())
+        .collect();
     let tops = rows.iter().flatten().map(|(mean, sd)| mean + if sd.is_finite() { *sd } else { 0.0 });
-    let axis = Axis::over(tops.chain([0.0]), &figure.y, false).filter(|_| rows.iter().flatten().any(|(mean, _)| mean.is_finite()));
+    let axis = Axis::over(tops.chain([0.0]), &figure.y, false)
+        .filter(|_| rows.iter().flatten().any(|(mean, _)| mean.is_finite()));
     let axis = axis.ok_or_else(|| anyhow!("`{}` has no value to draw", figure.y))?;
     let most = panels.iter().map(|panel| panel.series.len()).max().unwrap_or(1);
     let cells = panels.iter().zip(&rows).map(|(panel, rows)| {
@@ -506,7 +580,11 @@ fn bars(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pictur
         for (member, &(mean, sd)) in panel.series.iter().zip(rows).rev() {
             let (lost, all) = average::diverged(manifest, member.index);
             let label = format!("{}{}", member.label, divergence(lost, all));
-            plot = plot.with_colored_bar(label, if mean.is_finite() { axis.place(mean) } else { 0.0 }, member.look.colour());
+            plot = plot.with_colored_bar(
+                label,
+                if mean.is_finite() { axis.place(mean) } else { 0.0 },
+                member.look.colour(),
+            );
             errors.push(if sd.is_finite() { axis.place(sd) } else { 0.0 });
         }
         if errors.iter().any(|error| *error > 0.0) {
@@ -518,7 +596,8 @@ fn bars(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pictur
     let categories: Vec<Layout> = cells.iter().map(|(plots, _)| Layout::auto_from_plots(plots)).collect();
     let mut categories = categories.into_iter();
     let base = |panel: &Panel, _: bool, _: bool| {
-        let mut layout = layout(panel, axis.range, (0.0, 1.0)).with_x_label(&axis.label).with_x_tick_format(axis.ticks());
+        let mut layout =
+            layout(panel, axis.range, (0.0, 1.0)).with_x_label(&axis.label).with_x_tick_format(axis.ticks());
         if panels.len() > 1 {
             layout = layout.with_ticks(3);
         }
@@ -532,7 +611,10 @@ fn bars(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pictur
 }
 
 fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Picture> {
-    let key = figure.x.strip_prefix("setting:").with_context(|| format!("kind points needs x = \"setting:KEY\", not `{}`", figure.x))?;
+    let key = figure
+        .x
+        .strip_prefix("setting:")
+        .with_context(|| format!("kind points needs x = \"setting:KEY\", not `{}`", figure.x))?;
     let value = |index: usize| manifest.series[index].settings.get(key).cloned().unwrap_or_default();
     let mut names: Vec<String> = Vec::new();
     for member in panels.iter().flat_map(|panel| &panel.series) {
@@ -540,10 +622,13 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
             names.push(value(member.index));
         }
     }
-    let numbers: Option<Vec<f64>> = names.iter().map(|name| name.parse().ok().filter(|x: &f64| x.is_finite())).collect();
+    let numbers: Option<Vec<f64>> =
+        names.iter().map(|name| name.parse().ok().filter(|x: &f64| x.is_finite())).collect();
     let across = |index: usize| match &numbers {
         Some(_) => value(index).parse().unwrap_or(f64::NAN),
-        None => names.iter().position(|name| *name == value(index)).map_or(f64::NAN, |place| place as f64 + 1.0),
+        None => {
+            names.iter().position(|name| *name == value(index)).map_or(f64::NAN, |place| place as f64 + 1.0)
+        }
     };
     let log_x = figure.log.contains('x') && numbers.is_some();
     let log_y = figure.log.contains('y');
@@ -553,8 +638,12 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
         .map(|panel| {
             let mut groups: Vec<(Look, Vec<Point>)> = Vec::new();
             for &Member { index, look, .. } in &panel.series {
-                let runs = manifest.runs.iter().filter(|run| run.series == index && run.outcome != "diverged");
-                let values: Vec<f64> = runs.map(|run| average::ending(run, &figure.y)).filter(|value| value.is_finite()).collect();
+                let runs =
+                    manifest.runs.iter().filter(|run| run.series == index && run.outcome != "diverged");
+                let values: Vec<f64> = runs
+                    .map(|run| average::ending(run, &figure.y))
+                    .filter(|value| value.is_finite())
+                    .collect();
                 let (y, sd) = average::mean_sd(&values);
                 let sd = if sd.is_finite() { sd } else { 0.0 };
                 // No whisker below 0 for what is never below 0, such as a count.
@@ -581,25 +670,40 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
     x_axis.label = words::symbol(key);
     if !x_axis.log {
         let spare = 0.04 * (x_axis.range.1 - x_axis.range.0);
-        x_axis.range = if numbers.is_some() { (x_axis.range.0 - spare, x_axis.range.1 + spare) } else { (0.5, names.len() as f64 + 0.5) };
+        x_axis.range = if numbers.is_some() {
+            (x_axis.range.0 - spare, x_axis.range.1 + spare)
+        } else {
+            (0.5, names.len() as f64 + 0.5)
+        };
     }
     // A dot on the edge of a logarithmic axis would be cut.
     let spare = if log_y { 1.3 } else { 1.0 };
-    let y_axis = Axis::over(all.iter().flat_map(|point| [point.low / spare, point.high * spare]), &figure.y, log_y).ok_or_else(none)?;
+    let y_axis =
+        Axis::over(all.iter().flat_map(|point| [point.low / spare, point.high * spare]), &figure.y, log_y)
+            .ok_or_else(none)?;
     let cells = groups.iter().map(|groups| {
         let mut plots = Vec::new();
         for (nth, (look, points)) in groups.iter().enumerate().filter(|(_, (_, points))| !points.is_empty()) {
             let colour = look.colour();
             // Names have no order, so no line joins them, and dots of one name stand side by side.
-            let aside = if numbers.is_some() { 0.0 } else { (nth as f64 - (groups.len() - 1) as f64 / 2.0) * 0.5 / groups.len() as f64 };
-            let at: Vec<(f64, f64)> = points.iter().map(|point| (x_axis.place(point.x) + aside, y_axis.place(point.y))).collect();
-            let errors = points.iter().map(|p| (y_axis.place(p.y) - y_axis.place(p.low), y_axis.place(p.high) - y_axis.place(p.y)));
+            let aside = if numbers.is_some() {
+                0.0
+            } else {
+                (nth as f64 - (groups.len() - 1) as f64 / 2.0) * 0.5 / groups.len() as f64
+            };
+            let at: Vec<(f64, f64)> =
+                points.iter().map(|point| (x_axis.place(point.x) + aside, y_axis.place(point.y))).collect();
+            let errors = points
+                .iter()
+                .map(|p| (y_axis.place(p.y) - y_axis.place(p.low), y_axis.place(p.high) - y_axis.place(p.y)));
             let mut dots = ScatterPlot::new().with_data(at.clone()).with_color(colour).with_size(4.0);
             if points.iter().any(|point| point.high > point.low) {
                 dots = dots.with_y_err_asymmetric(errors);
             }
             if numbers.is_some() {
-                plots.push(Plot::Line(LinePlot::new().with_data(at).with_color(colour).with_line_style(look.style())));
+                plots.push(Plot::Line(
+                    LinePlot::new().with_data(at).with_color(colour).with_line_style(look.style()),
+                ));
             }
             plots.push(Plot::Scatter(dots));
         }
@@ -627,8 +731,11 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
 
 /// An algorithm's name as the labels write it; other names as they are.
 fn full_name(manifest: &Manifest, name: &str) -> String {
-    let Some(series) = manifest.series.iter().find(|series| series.algorithm == name) else { return name.into() };
-    let swept = series.swept.iter().filter_map(|key| Some((key.as_str(), series.settings.get(key)?.as_str())));
+    let Some(series) = manifest.series.iter().find(|series| series.algorithm == name) else {
+        return name.into();
+    };
+    let swept =
+        series.swept.iter().filter_map(|key| Some((key.as_str(), series.settings.get(key)?.as_str())));
     words::without(&series.label, &swept.collect::<Vec<_>>())
 }
 
@@ -658,7 +765,8 @@ fn legend(manifest: &Manifest, panels: &[Panel]) -> Vec<Entry> {
 }
 
 fn layout(panel: &Panel, x: (f64, f64), y: (f64, f64)) -> Layout {
-    let mut layout = Layout::new(x, y).with_label_size(FONT + 1).with_tick_size(FONT - 1).with_title_size(FONT + 2);
+    let mut layout =
+        Layout::new(x, y).with_label_size(FONT + 1).with_tick_size(FONT - 1).with_title_size(FONT + 2);
     layout.theme.grid_color = "#e6e6e6".into();
     layout.theme.axis_color = "#333".into();
     layout.theme.tick_color = "#333".into();
@@ -680,8 +788,15 @@ fn arrange(
     let columns = panels.len().clamp(1, 3);
     let rows = panels.len().div_ceil(columns);
     let width = [640.0, 470.0, 400.0][columns - 1];
-    let layouts = panels.iter().enumerate().map(|(at, panel)| layout(panel, at % columns == 0, at % columns + 1 == columns)).collect();
-    let mut figure = kuva::render::figure::Figure::new(rows, columns).with_cell_size(width, height).with_spacing(6.0).with_padding(6.0);
+    let layouts = panels
+        .iter()
+        .enumerate()
+        .map(|(at, panel)| layout(panel, at % columns == 0, at % columns + 1 == columns))
+        .collect();
+    let mut figure = kuva::render::figure::Figure::new(rows, columns)
+        .with_cell_size(width, height)
+        .with_spacing(6.0)
+        .with_padding(6.0);
     let mut plain = Vec::new();
     for (index, (primary, secondary)) in cells.into_iter().enumerate() {
         if secondary.is_empty() {
@@ -704,7 +819,9 @@ fn add_legend(scene: &mut Scene, entries: &[Entry]) {
     let size = f64::from(FONT);
     let width = |entry: &Entry| SWATCH + 6.0 + entry.label.chars().count() as f64 * size * LETTER + GAP;
     let widths = |columns: usize| -> Vec<f64> {
-        (0..columns).map(|column| entries.iter().skip(column).step_by(columns).map(width).fold(0.0, f64::max)).collect()
+        (0..columns)
+            .map(|column| entries.iter().skip(column).step_by(columns).map(width).fold(0.0, f64::max))
+            .collect()
     };
     // As many columns as fit, but no more than rows of nearly the same length need.
     let fits = |columns: &usize| *columns == 1 || widths(*columns).iter().sum::<f64>() <= scene.width - 16.0;
@@ -718,7 +835,12 @@ fn add_legend(scene: &mut Scene, entries: &[Entry]) {
         let x = left + widths[..index % columns].iter().sum::<f64>();
         let y = top + (index / columns) as f64 * size * 1.6 + size * 0.5;
         let (stroke, stroke_dasharray) = (Color::from(&entry.colour), entry.dashes.clone());
-        scene.add(Primitive::PolyLine { points: vec![(x, y), (x + SWATCH, y)], stroke, stroke_width: 2.0, stroke_dasharray });
+        scene.add(Primitive::PolyLine {
+            points: vec![(x, y), (x + SWATCH, y)],
+            stroke,
+            stroke_width: 2.0,
+            stroke_dasharray,
+        });
         scene.add(text(x + SWATCH + 6.0, y + size * 0.36, &entry.label, TextAnchor::Start));
     }
     if rows > 0 {
@@ -727,13 +849,26 @@ fn add_legend(scene: &mut Scene, entries: &[Entry]) {
 }
 
 fn text(x: f64, y: f64, content: &str, anchor: TextAnchor) -> Primitive {
-    Primitive::Text { x, y, content: content.into(), size: FONT, anchor, rotate: None, bold: false, color: None }
+    Primitive::Text {
+        x,
+        y,
+        content: content.into(),
+        size: FONT,
+        anchor,
+        rotate: None,
+        bold: false,
+        color: None,
+    }
 }
 
 fn finish(scene: Scene) -> Picture {
     let svg = SvgBackend::new().render_scene(&scene);
     // Kuva leaves the view box out, and without it a page cannot scale the picture.
-    let svg = svg.replacen("<svg ", &format!("<svg viewBox=\"0 0 {} {}\" ", scene.width.ceil(), scene.height.ceil()), 1);
+    let svg = svg.replacen(
+        "<svg ",
+        &format!("<svg viewBox=\"0 0 {} {}\" ", scene.width.ceil(), scene.height.ceil()),
+        1,
+    );
     Picture { svg, scene }
 }
 
@@ -754,19 +889,33 @@ pub fn graphs(agents: usize, graphs: &[(String, Edges)]) -> Result<Picture> {
     let radius = if agents == 1 { 0.0 } else { SIDE * 0.36 };
     let dot = (radius * 2.4 / agents as f64).clamp(3.0, 13.0);
     for (index, (title, edges)) in graphs.iter().enumerate() {
-        let (cx, cy) = ((index % columns) as f64 * SIDE + SIDE / 2.0, (index / columns) as f64 * (SIDE + 24.0) + 24.0 + SIDE / 2.0);
+        let (cx, cy) = (
+            (index % columns) as f64 * SIDE + SIDE / 2.0,
+            (index / columns) as f64 * (SIDE + 24.0) + 24.0 + SIDE / 2.0,
+        );
         scene.add(text(cx, cy - SIDE / 2.0 - 6.0, title, TextAnchor::Middle));
         let place = |agent: usize| {
-            let angle = std::f64::consts::TAU * (agent % agents) as f64 / agents as f64 - std::f64::consts::FRAC_PI_2;
+            let angle =
+                std::f64::consts::TAU * (agent % agents) as f64 / agents as f64 - std::f64::consts::FRAC_PI_2;
             (cx + radius * angle.cos(), cy + radius * angle.sin())
         };
-        for &(from, to, dashed) in edges.iter().filter(|(from, to, _)| from != to && *from < agents && *to < agents) {
+        for &(from, to, dashed) in
+            edges.iter().filter(|(from, to, _)| from != to && *from < agents && *to < agents)
+        {
             arrow(&mut scene, place(from), place(to), dot, dashed);
         }
         for agent in 0..agents {
             let (x, y) = place(agent);
             let (fill, stroke) = (Color::from("#ffffff"), Some(Color::from("#333333")));
-            scene.add(Primitive::Circle { cx: x, cy: y, r: dot, fill, fill_opacity: None, stroke, stroke_width: Some(1.3) });
+            scene.add(Primitive::Circle {
+                cx: x,
+                cy: y,
+                r: dot,
+                fill,
+                fill_opacity: None,
+                stroke,
+                stroke_width: Some(1.3),
+            });
             if dot >= 8.0 {
                 scene.add(text(x, y + f64::from(FONT) * 0.36, &(agent + 1).to_string(), TextAnchor::Middle));
             }
@@ -775,12 +924,21 @@ pub fn graphs(agents: usize, graphs: &[(String, Edges)]) -> Result<Picture> {
     Ok(finish(scene))
 }
 
-/// Draws a table of cells, each with its text and a shade from 0 (pale) to 1 (dark); without a shade it is grey.
-pub fn heat_map(title: &str, rows: (&str, &[String]), columns: (&str, &[String]), cells: &[Vec<(String, Option<f64>)>]) -> Result<Picture> {
+/// Draws a table of cells, each with its text and a shade from 0 (pale) to 1 (dark); without a shade it is
+/// grey.
+pub fn heat_map(
+    title: &str,
+    rows: (&str, &[String]),
+    columns: (&str, &[String]),
+    cells: &[Vec<(String, Option<f64>)>],
+) -> Result<Picture> {
     const WIDTH: f64 = 108.0;
     const HEIGHT: f64 = 34.0;
     let (left, top) = (96.0, 64.0);
-    let mut scene = Scene::new((left + columns.1.len() as f64 * WIDTH + 16.0).max(420.0), top + rows.1.len() as f64 * HEIGHT + 16.0);
+    let mut scene = Scene::new(
+        (left + columns.1.len() as f64 * WIDTH + 16.0).max(420.0),
+        top + rows.1.len() as f64 * HEIGHT + 16.0,
+    );
     scene.font_family = Some("DejaVu Sans, Liberation Sans, Arial, sans-serif".into());
     scene.text_color = Some("#111".into());
     scene.background_color = Some("#ffffff".into());
@@ -791,17 +949,35 @@ pub fn heat_map(title: &str, rows: (&str, &[String]), columns: (&str, &[String])
     }
     for (r, line) in cells.iter().enumerate() {
         let y = top + r as f64 * HEIGHT;
-        scene.add(text(left - 10.0, y + HEIGHT * 0.62, rows.1.get(r).map_or("", String::as_str), TextAnchor::End));
+        scene.add(text(
+            left - 10.0,
+            y + HEIGHT * 0.62,
+            rows.1.get(r).map_or("", String::as_str),
+            TextAnchor::End,
+        ));
         for (c, (label, shade)) in line.iter().enumerate() {
             let x = left + c as f64 * WIDTH;
             // From white to the first of the colours.
-            let mix = |from: f64, to: f64| (from + (to - from) * shade.unwrap_or(0.0).clamp(0.0, 1.0)).round() as u8;
+            let mix = |from: f64, to: f64| {
+                (from + (to - from) * shade.unwrap_or(0.0).clamp(0.0, 1.0)).round() as u8
+            };
             let fill = match shade {
-                Some(_) => format!("#{:02x}{:02x}{:02x}", mix(240.0, 0.0), mix(246.0, 114.0), mix(250.0, 178.0)),
+                Some(_) => {
+                    format!("#{:02x}{:02x}{:02x}", mix(240.0, 0.0), mix(246.0, 114.0), mix(250.0, 178.0))
+                }
                 None => "#dddddd".into(),
             };
             let (fill, stroke) = (Color::from(fill.as_str()), Some(Color::from("#ffffff")));
-            scene.add(Primitive::Rect { x, y, width: WIDTH, height: HEIGHT, fill, stroke, stroke_width: Some(1.0), opacity: None });
+            scene.add(Primitive::Rect {
+                x,
+                y,
+                width: WIDTH,
+                height: HEIGHT,
+                fill,
+                stroke,
+                stroke_width: Some(1.0),
+                opacity: None,
+            });
             let color = shade.filter(|s| *s > 0.6).map(|_| Color::from("#ffffff"));
             let (x, y) = (x + WIDTH / 2.0, y + HEIGHT * 0.62);
             scene.add(Primitive::Text {
@@ -825,7 +1001,8 @@ fn arrow(scene: &mut Scene, from: (f64, f64), to: (f64, f64), dot: f64, dashed: 
     let (dx, dy) = (to.0 - from.0, to.1 - from.1);
     let length = dx.hypot(dy).max(1e-9);
     let bend = 0.08 * length;
-    let middle = ((from.0 + to.0) / 2.0 - dy / length * bend * 2.0, (from.1 + to.1) / 2.0 + dx / length * bend * 2.0);
+    let middle =
+        ((from.0 + to.0) / 2.0 - dy / length * bend * 2.0, (from.1 + to.1) / 2.0 + dx / length * bend * 2.0);
     let at = |t: f64| {
         let (a, b, c) = ((1.0 - t).powi(2), 2.0 * t * (1.0 - t), t * t);
         (a * from.0 + b * middle.0 + c * to.0, a * from.1 + b * middle.1 + c * to.1)
@@ -835,9 +1012,15 @@ fn arrow(scene: &mut Scene, from: (f64, f64), to: (f64, f64), dot: f64, dashed: 
     if neck <= start {
         return;
     }
-    let points: Vec<(f64, f64)> = (0..=16).map(|step| at(start + (neck - start) * f64::from(step) / 16.0)).collect();
+    let points: Vec<(f64, f64)> =
+        (0..=16).map(|step| at(start + (neck - start) * f64::from(step) / 16.0)).collect();
     let stroke_dasharray = dashed.then(|| "5 3".to_string());
-    scene.add(Primitive::PolyLine { points, stroke: Color::from(colour), stroke_width: 1.5, stroke_dasharray });
+    scene.add(Primitive::PolyLine {
+        points,
+        stroke: Color::from(colour),
+        stroke_width: 1.5,
+        stroke_dasharray,
+    });
     let ((tx, ty), (nx, ny)) = (at(tip), at(neck));
     let (ux, uy) = ((tx - nx) / head * 0.45 * head, (ty - ny) / head * 0.45 * head);
     let d = format!("M {tx:.2} {ty:.2} L {:.2} {:.2} L {:.2} {:.2} Z", nx - uy, ny + ux, nx + uy, ny - ux);
@@ -869,7 +1052,8 @@ mod tests {
     #[test]
     fn looks_follow_algorithms_where_they_can() {
         let pair = |look: &Look| (look.colour, look.dashes);
-        let mixed = looks(&[("FAB λ=1", "fab"), ("FAB λ=2", "fab"), ("SOBA λ=1", "soba"), ("FAB λ=1", "fab")]);
+        let mixed =
+            looks(&[("FAB λ=1", "fab"), ("FAB λ=2", "fab"), ("SOBA λ=1", "soba"), ("FAB λ=1", "fab")]);
         assert_eq!(mixed.iter().map(pair).collect::<Vec<_>>(), [(0, 0), (0, 1), (1, 0), (0, 0)]);
         let one_each = looks(&[("FAB", "fab"), ("SOBA", "soba")]);
         assert_eq!(one_each.iter().map(pair).collect::<Vec<_>>(), [(0, 0), (1, 1)]);

@@ -15,10 +15,14 @@ pub struct Table {
 /// The metrics worth a column: those the figures show, else the first ones; three at most.
 pub fn main_metrics(manifest: &Manifest) -> Vec<String> {
     let mut chosen: Vec<String> = Vec::new();
-    let asked = manifest.figures.iter().flat_map(|figure| [Some(&figure.y), figure.y2.as_ref()].into_iter().flatten());
+    let asked = manifest
+        .figures
+        .iter()
+        .flat_map(|figure| [Some(&figure.y), figure.y2.as_ref()].into_iter().flatten());
     let known = |name: &&String| manifest.runs.iter().any(|run| run.last.contains_key(*name));
     let asked: Vec<&String> = asked.filter(known).collect();
-    let pool: Vec<&String> = if asked.is_empty() { manifest.metrics.iter().filter(known).take(2).collect() } else { asked };
+    let pool: Vec<&String> =
+        if asked.is_empty() { manifest.metrics.iter().filter(known).take(2).collect() } else { asked };
     for name in pool {
         if !chosen.contains(name) && chosen.len() < 3 {
             chosen.push(name.clone());
@@ -32,8 +36,12 @@ pub fn outcome(manifest: &Manifest) -> Table {
     let metrics = main_metrics(manifest);
     let products = manifest.runs.iter().any(|run| run.products > 0);
     // Where the labels say all that is swept, a column of settings would only repeat them.
-    let value = |series: &Series, key: &String| series.settings.get(key).cloned().unwrap_or_else(|| "–".into());
-    let swept = manifest.series.iter().any(|series| series.swept.iter().any(|key| !series.label.contains(&value(series, key))));
+    let value =
+        |series: &Series, key: &String| series.settings.get(key).cloned().unwrap_or_else(|| "–".into());
+    let swept = manifest
+        .series
+        .iter()
+        .any(|series| series.swept.iter().any(|key| !series.label.contains(&value(series, key))));
     let mut head = vec!["series".to_string()];
     if swept {
         head.push("settings".into());
@@ -98,7 +106,8 @@ fn iterations(runs: &[&RunRecord]) -> String {
 /// Mean and deviation of a metric's last value over the runs that did not diverge.
 fn last(runs: &[&RunRecord], name: &str) -> String {
     let sound = runs.iter().filter(|run| run.outcome != "diverged");
-    let values: Vec<f64> = sound.map(|run| average::ending(run, name)).filter(|value| value.is_finite()).collect();
+    let values: Vec<f64> =
+        sound.map(|run| average::ending(run, name)).filter(|value| value.is_finite()).collect();
     if values.is_empty() {
         return "–".into();
     }
@@ -125,7 +134,12 @@ pub fn terminal_table(manifest: &Manifest) -> String {
     let over = table.width().saturating_sub(WIDEST);
     if over > 0 {
         let room = table.widths()[0].saturating_sub(over).max(12);
-        for label in table.rows.iter_mut().filter_map(|row| row.first_mut()).filter(|label| label.chars().count() > room) {
+        for label in table
+            .rows
+            .iter_mut()
+            .filter_map(|row| row.first_mut())
+            .filter(|label| label.chars().count() > room)
+        {
             *label = label.chars().take(room - 1).chain(['…']).collect();
         }
     }
@@ -144,7 +158,9 @@ pub fn terminal_table(manifest: &Manifest) -> String {
 
 impl Table {
     fn widths(&self) -> Vec<usize> {
-        let width = |column: usize| self.rows.iter().chain([&self.head]).map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let width = |column: usize| {
+            self.rows.iter().chain([&self.head]).map(|row| row[column].chars().count()).max().unwrap_or(0)
+        };
         (0..self.head.len()).map(width).collect()
     }
 

@@ -20,18 +20,37 @@ fn figure(kind: &str, x: &str, y: &str, log: &str) -> Figure {
 }
 
 /// Two series and two seeds; `value(series, seed, iteration)` is the only metric.
-fn results(value: impl Fn(usize, u64, usize) -> f64, iterations: &[usize], outcome: &str) -> (Manifest, Curves) {
+fn results(
+    value: impl Fn(usize, u64, usize) -> f64,
+    iterations: &[usize],
+    outcome: &str,
+) -> (Manifest, Curves) {
     let mut curves = Curves { metrics: vec!["error".into()], rows: Vec::new() };
     let (mut series, mut runs) = (Vec::new(), Vec::new());
     for index in 0..2 {
         let settings = BTreeMap::from([("graph.nu".to_string(), format!("0.{index}"))]);
         let (label, swept) = (format!("FAB ν=0.{index}"), vec!["graph.nu".into()]);
-        series.push(Series { label, algorithm: "fab".into(), settings, swept, warnings: vec!["<careful>".into()] });
+        series.push(Series {
+            label,
+            algorithm: "fab".into(),
+            settings,
+            swept,
+            warnings: vec!["<careful>".into()],
+        });
         for seed in 0..2 {
             for &iteration in iterations {
                 let values = vec![value(index, seed, iteration)];
                 let seconds = iteration as f64 * 0.01;
-                curves.rows.push(CurveRow { series: index, seed, iteration, seconds, bytes: 10, gradients: 1, products: 0, values });
+                curves.rows.push(CurveRow {
+                    series: index,
+                    seed,
+                    iteration,
+                    seconds,
+                    bytes: 10,
+                    gradients: 1,
+                    products: 0,
+                    values,
+                });
             }
             let last = iterations.last().copied().unwrap_or(0);
             runs.push(RunRecord {
@@ -52,7 +71,8 @@ fn results(value: impl Fn(usize, u64, usize) -> f64, iterations: &[usize], outco
             });
         }
     }
-    let machine = Machine { system: "linux x86_64".into(), cpu: "a CPU".into(), threads: 2, memory: 8_000_000_000 };
+    let machine =
+        Machine { system: "linux x86_64".into(), cpu: "a CPU".into(), threads: 2, memory: 8_000_000_000 };
     let manifest = Manifest {
         version: "0.1.0".into(),
         name: "small".into(),
@@ -83,12 +103,23 @@ fn folder(name: &str) -> PathBuf {
 #[test]
 fn the_page_is_whole_and_escaped() {
     let dir = folder("page");
-    let (manifest, curves) = results(|_, seed, k| 0.9f64.powi(k as i32) * (1.0 + seed as f64), &[0, 10, 20, 30], "reached");
-    let claim = |id: &str, verdict| Claim { id: id.into(), statement: "a < b".into(), verdict, number: "3".into(), reading: "so".into() };
+    let (manifest, curves) =
+        results(|_, seed, k| 0.9f64.powi(k as i32) * (1.0 + seed as f64), &[0, 10, 20, 30], "reached");
+    let claim = |id: &str, verdict| Claim {
+        id: id.into(),
+        statement: "a < b".into(),
+        verdict,
+        number: "3".into(),
+        reading: "so".into(),
+    };
     let claims = [claim("P1", Verdict::HoldsOnlyUnder("λ > 10".into())), claim("P2", Verdict::DoesNotHold)];
     let extra = |body| Extra { title: "More".into(), body };
     let cells = |a: &str| vec![a.to_string(), "b".to_string()];
-    let extras = [extra(Body::Table(vec![cells("head"), cells("cell")])), extra(Body::Table(vec![])), extra(Body::Svg("<svg/>".into()))];
+    let extras = [
+        extra(Body::Table(vec![cells("head"), cells("cell")])),
+        extra(Body::Table(vec![])),
+        extra(Body::Svg("<svg/>".into())),
+    ];
     let page = std::fs::read_to_string(write(&dir, &manifest, &curves, &claims, &extras).unwrap()).unwrap();
     for part in [
         "A &lt;small&gt; &amp; made-up run",
@@ -101,10 +132,21 @@ fn the_page_is_whole_and_escaped() {
     ] {
         assert!(page.contains(part), "{part}");
     }
-    assert!(!page.contains("<script") && !page.contains("<careful>") && !page.contains("src=\"http") && !page.contains("href="));
-    assert!(dir.join("plots/line-iteration-error-y.png").exists() && dir.join("plots/line-iteration-error-y.svg").exists());
+    assert!(
+        !page.contains("<script")
+            && !page.contains("<careful>")
+            && !page.contains("src=\"http")
+            && !page.contains("href=")
+    );
+    assert!(
+        dir.join("plots/line-iteration-error-y.png").exists()
+            && dir.join("plots/line-iteration-error-y.svg").exists()
+    );
     let text = terminal_table(&manifest);
-    assert!(text.contains("FAB ν=0.1  2 reached") && text.lines().all(|line| line.chars().count() <= 110), "{text}");
+    assert!(
+        text.contains("FAB ν=0.1  2 reached") && text.lines().all(|line| line.chars().count() <= 110),
+        "{text}"
+    );
     std::fs::remove_dir_all(dir).unwrap();
 }
 
@@ -139,14 +181,22 @@ fn degenerate_results_give_a_plot_or_a_reason() {
                 manifest.figures.push(figure("bar", "", "error", "y"));
                 for figure in &manifest.figures {
                     if let Ok(picture) = plot::draw(figure, &manifest, &curves) {
-                        assert!(!picture.svg.contains("NaN") && !picture.svg.contains("inf\""), "{} {iterations:?} {outcome}", figure.name);
+                        assert!(
+                            !picture.svg.contains("NaN") && !picture.svg.contains("inf\""),
+                            "{} {iterations:?} {outcome}",
+                            figure.name
+                        );
                     }
                 }
             }
         }
     }
     let (mut manifest, curves) = results(|_, _, _| 1.0, &[0, 1], "finished");
-    manifest.figures = vec![figure("line", "iteration", "none", ""), figure("pie", "iteration", "error", ""), figure("graphs", "", "", "")];
+    manifest.figures = vec![
+        figure("line", "iteration", "none", ""),
+        figure("pie", "iteration", "error", ""),
+        figure("graphs", "", "", ""),
+    ];
     manifest.runs.clear();
     let page = std::fs::read_to_string(write(&dir, &manifest, &curves, &[], &[]).unwrap()).unwrap();
     assert_eq!(page.matches("Not drawn:").count(), 3);
@@ -171,10 +221,17 @@ fn seeds_that_stop_early_are_carried_or_left_out() {
 
 #[test]
 fn graphs_are_drawn_for_any_edges() {
-    let list =
-        [("one way".to_string(), vec![(0, 1, false), (1, 2, true), (2, 0, false), (1, 1, false), (7, 0, true)]), ("none".into(), vec![])];
+    let list = [
+        (
+            "one way".to_string(),
+            vec![(0, 1, false), (1, 2, true), (2, 0, false), (1, 1, false), (7, 0, true)],
+        ),
+        ("none".into(), vec![]),
+    ];
     assert!(plot::graphs(3, &list).unwrap().svg.contains("one way"));
-    assert!(plot::graphs(1, &list).is_ok() && plot::graphs(200, &list).is_ok() && plot::graphs(0, &list).is_err());
+    assert!(
+        plot::graphs(1, &list).is_ok() && plot::graphs(200, &list).is_ok() && plot::graphs(0, &list).is_err()
+    );
 }
 
 #[test]

@@ -50,7 +50,9 @@ pub fn without(label: &str, settings: &[(&str, &str)]) -> String {
         let Some((name, value)) = part.trim_end_matches([',', ';']).split_once('=') else { return false };
         settings.iter().any(|(key, hidden)| {
             value == hidden.replace(' ', "")
-                && (name == symbol(key).replace(' ', "-") || name == *key || key.rsplit('.').next() == Some(name))
+                && (name == symbol(key).replace(' ', "-")
+                    || name == *key
+                    || key.rsplit('.').next() == Some(name))
         })
     };
     let kept: Vec<&str> = label.split_whitespace().filter(|part| !hidden(part)).collect();
@@ -81,7 +83,8 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// A mean and its deviation, such as `0.500 ± 0.012`: two digits of the deviation, and the mean to the same place.
+/// A mean and its deviation, such as `0.500 ± 0.012`: two digits of the deviation, and the mean to the same
+/// place.
 pub fn mean_and_deviation(mean: f64, deviation: f64) -> String {
     if !mean.is_finite() || !deviation.is_finite() || deviation <= 0.0 {
         return number(mean);
@@ -100,7 +103,9 @@ pub fn mean_and_deviation(mean: f64, deviation: f64) -> String {
 
 /// How to show a column on an axis: divide by the first, and name the second, such as `(1e6, "MB")`.
 pub fn unit(name: &str, largest: f64) -> (f64, &'static str) {
-    let pick = |units: &[(f64, &'static str)]| units.iter().copied().rfind(|(size, _)| largest >= *size).unwrap_or(units[0]);
+    let pick = |units: &[(f64, &'static str)]| {
+        units.iter().copied().rfind(|(size, _)| largest >= *size).unwrap_or(units[0])
+    };
     match name {
         "bytes" | "state_bytes" | "peak_bytes" | "bytes_per_iteration" => {
             pick(&[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"), (1e15, "PB")])
@@ -122,7 +127,11 @@ pub fn quantity(name: &str, value: f64) -> String {
         unit => unit,
     };
     let value = value / size;
-    let decimals = if value.abs() >= 100.0 || value == 0.0 { 0 } else { (2 - value.abs().log10().floor() as i32).clamp(0, 6) as usize };
+    let decimals = if value.abs() >= 100.0 || value == 0.0 {
+        0
+    } else {
+        (2 - value.abs().log10().floor() as i32).clamp(0, 6) as usize
+    };
     let text = match (value.is_finite() && value.abs() < 1e6, decimals) {
         (false, _) => number(value),
         (true, 0) => format!("{value:.0}"),
@@ -142,7 +151,13 @@ mod tests {
         assert_eq!(symbol("graph.kind"), "graph");
         assert_eq!(without("FAB λ=60, ν=0.3", &[("graph.nu", "0.3")]), "FAB λ=60");
         assert_eq!(without("FAB τ=0.3 ν=0.3", &[("graph.nu", "0.3")]), "FAB τ=0.3");
-        assert_eq!(without("FAB noise-on=state weights=[1,2]", &[("problem.noise_on", "state"), ("graph.weights", "[1, 2]")]), "FAB");
+        assert_eq!(
+            without(
+                "FAB noise-on=state weights=[1,2]",
+                &[("problem.noise_on", "state"), ("graph.weights", "[1, 2]")]
+            ),
+            "FAB"
+        );
         assert_eq!(without("ν=0.3", &[("graph.nu", "0.3")]), "ν=0.3");
         assert_eq!(quantity("bytes", 12_500_000.0), "12.5 MB");
         assert_eq!(quantity("seconds", 0.00213), "2.13 ms");

@@ -1,4 +1,5 @@
-//! AB/Push-Pull, Algorithm 2 of the paper (TV-AB): pull the variable through A, push the gradient tracker through B.
+//! AB/Push-Pull, Algorithm 2 of the paper (TV-AB): pull the variable through A, push the gradient tracker
+//! through B.
 use super::tracking::Tracked;
 use super::{Descent, Method, Oracle, View};
 use crate::network::Network;

@@ -1,4 +1,5 @@
-//! Centralized_FAB: the same descent-ascent with all gradients averaged in one place, which is F²SA (ablation 1 of the paper).
+//! Centralized_FAB: the same descent-ascent with all gradients averaged in one place, which is F²SA (ablation
+//! 1 of the paper).
 use super::fab::Fab;
 use super::tracking::zeros;
 use super::{Algorithm, PenaltySteps, State, View, at, fill, memory, views};
@@ -21,14 +22,25 @@ pub struct CentralizedFabState<T> {
 }
 
 impl<T: Real> Algorithm<T> for CentralizedFab {
-    fn start(&self, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>, start: &Start) -> Box<dyn State<T>> {
-        assert_eq!(network.owned().len(), network.agents(), "Centralized_FAB needs all agents in one process");
-        let mut v: Stack<T, 3> = zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
+    fn start(
+        &self,
+        problem: &dyn Bilevel<T>,
+        network: &mut dyn Network<T>,
+        start: &Start,
+    ) -> Box<dyn State<T>> {
+        assert_eq!(
+            network.owned().len(),
+            network.agents(),
+            "Centralized_FAB needs all agents in one process"
+        );
+        let mut v: Stack<T, 3> =
+            zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
         let d = v.clone();
         fill(network, &mut v, [&start.x, &start.y, start.twin()]);
         // One point: the agents' mean start.
         let mean = v.shared.mean();
-        (0..v.count()).for_each(|i| v.shared.row_mut(i).iter_mut().zip(&mean).for_each(|(v, m)| *v = T::of(*m)));
+        (0..v.count())
+            .for_each(|i| v.shared.row_mut(i).iter_mut().zip(&mean).for_each(|(v, m)| *v = T::of(*m)));
         Box::new(CentralizedFabState { fab: self.0.clone(), v, d, mean })
     }
 

@@ -1,5 +1,6 @@
-//! What the single-level methods have in common: they move one variable along gradients that someone else computes. So the same
-//! file serves alone (on a single-level objective) and inside the double loop (on g for y, on the hypergradient for x).
+//! What the single-level methods have in common: they move one variable along gradients that someone else
+//! computes. So the same file serves alone (on a single-level objective) and inside the double loop (on g for
+//! y, on the hypergradient for x).
 use super::{Algorithm, Needs, State, View, at, fill};
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
@@ -12,7 +13,8 @@ pub type Oracle<'a, T> = dyn FnMut(&mut dyn Network<T>, usize, &Stack<T, 1>, &mu
 
 /// Parameters of a method that moves one variable.
 pub trait Method: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// Prepares its state at `x`. A method with memory of past gradients keeps one for each of `blocks` parts of the data.
+    /// Prepares its state at `x`. A method with memory of past gradients keeps one for each of `blocks` parts
+    /// of the data.
     fn begin<T: Real>(
         &self,
         x: Stack<T, 1>,
@@ -45,13 +47,20 @@ pub struct Single<M>(pub M);
 
 struct SingleState<T>(Box<dyn Descent<T>>);
 
-fn gradients<T: Real>(problem: &dyn Bilevel<T>) -> impl FnMut(&mut dyn Network<T>, usize, &Stack<T, 1>, &mut Stack<T, 1>) {
+fn gradients<T: Real>(
+    problem: &dyn Bilevel<T>,
+) -> impl FnMut(&mut dyn Network<T>, usize, &Stack<T, 1>, &mut Stack<T, 1>) {
     let objective = problem.single_level().expect("checked before the run");
     move |network, k, x, d| objective.gradients(at(k, network), x, d)
 }
 
 impl<T: Real, M: Method> Algorithm<T> for Single<M> {
-    fn start(&self, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>, start: &Start) -> Box<dyn State<T>> {
+    fn start(
+        &self,
+        problem: &dyn Bilevel<T>,
+        network: &mut dyn Network<T>,
+        start: &Start,
+    ) -> Box<dyn State<T>> {
         let objective = problem.single_level().expect("checked before the run");
         let mut x = Stack::zeros(network.owned().len(), &Upper::Shared(objective.width()), &[]);
         fill(network, &mut x, [objective.start_from(start)]);

@@ -1,8 +1,8 @@
-//! Double-loop (DL) variants: T inner iterations of a single-level method on g for y, then one outer iteration of the same method on x along
-//! the hypergradient that differentiates the inner iterations (ITD).
+//! Double-loop (DL) variants: T inner iterations of a single-level method on g for y, then one outer
+//! iteration of the same method on x along the hypergradient that differentiates the inner iterations (ITD).
 //!
-//! Each agent differentiates its own chain of y-updates as if mixing kept the derivative (the agents agree in the limit); the truncation
-//! then leaves the factor 1 − (1 − α∇²ᵧᵧg)^T on the hypergradient's second part.
+//! Each agent differentiates its own chain of y-updates as if mixing kept the derivative (the agents agree in
+//! the limit); the truncation then leaves the factor 1 − (1 − α∇²ᵧᵧg)^T on the hypergradient's second part.
 use super::tracking::zeros;
 use super::{Algorithm, Descent, Method, Needs, State, View, fill};
 use crate::network::Network;
@@ -40,7 +40,12 @@ struct Inner<T> {
 }
 
 impl<T: Real, M: Method> Algorithm<T> for DoubleLoop<M> {
-    fn start(&self, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>, start: &Start) -> Box<dyn State<T>> {
+    fn start(
+        &self,
+        problem: &dyn Bilevel<T>,
+        network: &mut dyn Network<T>,
+        start: &Start,
+    ) -> Box<dyn State<T>> {
         let mut x: Stack<T, 1> = zeros(&problem.upper(), &[], network.owned());
         let mut y: Stack<T, 1> = zeros(&Upper::Shared(problem.lower()), &[], network.owned());
         fill(network, &mut x, [&start.x]);
@@ -89,7 +94,14 @@ fn lower_gradient<'a, T: Real>(
 
 impl<T: Real> Inner<T> {
     /// T iterations on y at these x, keeping the path. Every message goes over the links of its own round.
-    fn run<M: Method>(&mut self, p: &DoubleLoop<M>, k: usize, x: &Stack<T, 1>, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) {
+    fn run<M: Method>(
+        &mut self,
+        p: &DoubleLoop<M>,
+        k: usize,
+        x: &Stack<T, 1>,
+        problem: &dyn Bilevel<T>,
+        network: &mut dyn Network<T>,
+    ) {
         for t in 0..p.inner {
             self.path[t].shared.copy_from(&self.y.point().shared);
             self.y.step(k * p.inner + t, network, &mut lower_gradient(problem, x, &mut self.scratch));
@@ -116,7 +128,8 @@ impl<T: Real> Inner<T> {
             let (product, adjoint) = self.scratch.split_at_mut(nx.max(ny));
             problem.grad_f(*agent, k, x, self.path[p.inner].row(row)[0], h, adjoint);
             for t in (0..p.inner).rev() {
-                let (sample, alpha, [y]) = (k * p.inner + t, T::of(p.method.eta(k * p.inner + t)), self.path[t].row(row));
+                let (sample, alpha, [y]) =
+                    (k * p.inner + t, T::of(p.method.eta(k * p.inner + t)), self.path[t].row(row));
                 products.xy(*agent, sample, x, y, adjoint, &mut product[..nx]);
                 h.iter_mut().zip(&product[..nx]).for_each(|(h, q)| *h -= alpha * *q);
                 products.yy(*agent, sample, x, y, adjoint, &mut product[..ny]);
@@ -142,7 +155,13 @@ impl<T: Real, M: Method> State<T> for DoubleLoopState<T, M> {
 
     fn views(&mut self) -> Vec<View<'_, T>> {
         let mut views = self.outer.views();
-        views.extend(self.inner.y.views().into_iter().filter_map(|v| (v.name == "x").then_some(View { name: "y", ..v })));
+        views.extend(
+            self.inner
+                .y
+                .views()
+                .into_iter()
+                .filter_map(|v| (v.name == "x").then_some(View { name: "y", ..v })),
+        );
         views
     }
 

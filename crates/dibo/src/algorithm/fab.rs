@@ -1,4 +1,5 @@
-//! FAB, Algorithm 1 of the paper: AB/Push-Pull on the penalty function min_{x,y} max_z f(x,y) + λ(g(x,y) − g(x,z)).
+//! FAB, Algorithm 1 of the paper: AB/Push-Pull on the penalty function min_{x,y} max_z f(x,y) + λ(g(x,y) −
+//! g(x,z)).
 use super::tracking::{Tracked, zeros};
 use super::{Algorithm, PenaltySteps, State, View, at, fill};
 use crate::network::Network;
@@ -49,7 +50,13 @@ impl Fab {
     /// The normalised form with λ = 60 and one step for all three variables.
     pub fn normalised(eta: f64) -> Self {
         let eta: Schedule = eta.into();
-        Fab { lambda: 60.0.into(), eta_x: eta, eta_y: eta, eta_z: None, penalty_form: PenaltyForm::Normalised }
+        Fab {
+            lambda: 60.0.into(),
+            eta_x: eta,
+            eta_y: eta,
+            eta_z: None,
+            penalty_form: PenaltyForm::Normalised,
+        }
     }
 
     /// (ηx, ηy, ηz) at iteration k.
@@ -79,7 +86,12 @@ pub struct FabState<T> {
 }
 
 impl<T: Real> Algorithm<T> for Fab {
-    fn start(&self, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>, start: &Start) -> Box<dyn State<T>> {
+    fn start(
+        &self,
+        problem: &dyn Bilevel<T>,
+        network: &mut dyn Network<T>,
+        start: &Start,
+    ) -> Box<dyn State<T>> {
         let mut v = zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
         fill(network, &mut v, [&start.x, &start.y, start.twin()]);
         let mut rows = Tracked::new(v);

@@ -1,5 +1,6 @@
-//! Algorithms: one short file each, written as the paper's pseudo-code. A file's struct is the Input line (what an experiment file gives);
-//! its state is apart; `step` is one iteration with the paper's equation numbers.
+//! Algorithms: one short file each, written as the paper's pseudo-code. A file's struct is the Input line
+//! (what an experiment file gives); its state is apart; `step` is one iteration with the paper's equation
+//! numbers.
 //!
 //! A new algorithm is one file and one line in the registry below.
 pub mod ab;

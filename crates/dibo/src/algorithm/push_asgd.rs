@@ -1,4 +1,5 @@
-//! Push-ASGD (Chen, Hashemi and Vikalo): push-sum, gradient tracking and a recursive momentum estimate of the gradient.
+//! Push-ASGD (Chen, Hashemi and Vikalo): push-sum, gradient tracking and a recursive momentum estimate of the
+//! gradient.
 use super::push_diging::TrackedPushSum;
 use super::tracking::pairs;
 use super::{Descent, Method, Oracle, View, memory};
@@ -34,7 +35,12 @@ impl Method for PushAsgd {
         oracle: &mut Oracle<'_, T>,
     ) -> Box<dyn Descent<T>> {
         let (before, old) = (x.clone(), x.clone());
-        Box::new(PushAsgdState { method: self.clone(), rows: TrackedPushSum::new(x, network, oracle), before, old })
+        Box::new(PushAsgdState {
+            method: self.clone(),
+            rows: TrackedPushSum::new(x, network, oracle),
+            before,
+            old,
+        })
     }
 
     fn check(&self) -> Result<(), String> {

@@ -1,4 +1,5 @@
-//! Push-DIGing: gradient tracking over push-sum. Its rows also carry Push-SAGA and Push-ASGD, which track other estimates.
+//! Push-DIGing: gradient tracking over push-sum. Its rows also carry Push-SAGA and Push-ASGD, which track
+//! other estimates.
 use super::tracking::{PushSum, step_private};
 use super::{Descent, Method, Oracle, View, memory, views};
 use crate::network::Network;
@@ -44,7 +45,8 @@ impl<T: Real> TrackedPushSum<T> {
     }
 
     pub fn views(&mut self) -> Vec<View<'_, T>> {
-        let mut all: Vec<_> = self.sum.views(["x"]).chain(views(&self.t, ["tx"])).chain(views(&self.d, ["dx"])).collect();
+        let mut all: Vec<_> =
+            self.sum.views(["x"]).chain(views(&self.t, ["tx"])).chain(views(&self.d, ["dx"])).collect();
         if self.d.private.is_some() {
             all.retain(|v| v.name != "tx");
         }

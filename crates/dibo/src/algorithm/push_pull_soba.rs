@@ -1,4 +1,5 @@
-//! PushPull_SOBA, Algorithm 4 of the paper: SOBA's directions (with second-order products) moved by AB/Push-Pull.
+//! PushPull_SOBA, Algorithm 4 of the paper: SOBA's directions (with second-order products) moved by
+//! AB/Push-Pull.
 use super::tracking::{Tracked, zeros};
 use super::{Algorithm, Needs, State, View, fill};
 use crate::network::Network;
@@ -27,7 +28,12 @@ pub struct PushPullSobaState<T> {
 }
 
 impl<T: Real> Algorithm<T> for PushPullSoba {
-    fn start(&self, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>, start: &Start) -> Box<dyn State<T>> {
+    fn start(
+        &self,
+        problem: &dyn Bilevel<T>,
+        network: &mut dyn Network<T>,
+        start: &Start,
+    ) -> Box<dyn State<T>> {
         let mut v = zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
         fill(network, &mut v, [&start.x, &start.y, &start.v]);
         let mut state = PushPullSobaState { soba: self.clone(), rows: Tracked::new(v), products: Vec::new() };
@@ -67,7 +73,8 @@ impl<T: Real> PushPullSobaState<T> {
 
 impl<T: Real> State<T> for PushPullSobaState<T> {
     fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) {
-        let eta = [&self.soba.eta_x, &self.soba.eta_y, self.soba.eta_v.as_ref().unwrap_or(&self.soba.eta_y)].map(|s| s.at(k));
+        let eta = [&self.soba.eta_x, &self.soba.eta_y, self.soba.eta_v.as_ref().unwrap_or(&self.soba.eta_y)]
+            .map(|s| s.at(k));
         self.rows.mix(k, eta, network);
         self.directions(k + 1, problem, network);
         self.rows.absorb();

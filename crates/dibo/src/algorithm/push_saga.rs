@@ -1,7 +1,8 @@
 //! Push-SAGA (Qureshi and others): push-sum with SAGA's variance-reduced gradients, and gradient tracking.
 //!
-//! The data of an agent is cut into blocks; iteration k uses block k mod blocks. With one block (full batches) SAGA's estimate is the
-//! gradient itself: the paper then finds Push-SAGA and Push-SGD to coincide, which is so without tracking (`tracking = false`).
+//! The data of an agent is cut into blocks; iteration k uses block k mod blocks. With one block (full
+//! batches) SAGA's estimate is the gradient itself: the paper then finds Push-SAGA and Push-SGD to coincide,
+//! which is so without tracking (`tracking = false`).
 use super::push_diging::TrackedPushSum;
 use super::tracking::step_private;
 use super::{Descent, Method, Oracle, View, memory};
@@ -43,8 +44,8 @@ impl Method for PushSaga {
         oracle: &mut Oracle<'_, T>,
     ) -> Box<dyn Descent<T>> {
         let gradient = x.clone();
-        // Without tracking the first gradient is asked for in the first iteration, as in Push-SGD: inside the double loop each
-        // question costs an inner loop, and the two methods are to coincide there as well.
+        // Without tracking the first gradient is asked for in the first iteration, as in Push-SGD: inside the
+        // double loop each question costs an inner loop, and the two methods are to coincide there as well.
         let rows = match self.tracking {
             true => TrackedPushSum::new(x, network, oracle),
             false => TrackedPushSum::new(x, network, &mut |_, _, _, d| memory(d).for_each(|d| d.clear())),
@@ -112,7 +113,8 @@ fn estimate<T: Real>(
 ) {
     let (threads, share) = (network.threads(), T::ONE / T::of(table.len() as f64));
     let old = &mut table[k % table.len()];
-    // Private entries occur only in the double loop, whose one block is all data: the estimate is the gradient.
+    // Private entries occur only in the double loop, whose one block is all data: the estimate is the
+    // gradient.
     if let (Some(d), Some(gradient)) = (&mut d.private, &gradient.private) {
         d.copy_from(gradient);
     }

@@ -23,8 +23,14 @@ pub struct PushSumFabState<T> {
 }
 
 impl<T: Real> Algorithm<T> for PushSumFab {
-    fn start(&self, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>, start: &Start) -> Box<dyn State<T>> {
-        let mut v: Stack<T, 3> = zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
+    fn start(
+        &self,
+        problem: &dyn Bilevel<T>,
+        network: &mut dyn Network<T>,
+        start: &Start,
+    ) -> Box<dyn State<T>> {
+        let mut v: Stack<T, 3> =
+            zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
         let mut d = v.clone();
         fill(network, &mut v, [&start.x, &start.y, start.twin()]);
         problem.penalty_directions(at(0, network), self.0.penalty(0), &v, &mut d);
@@ -55,7 +61,8 @@ impl<T: Real> State<T> for PushSumFabState<T> {
     }
 
     fn views(&mut self) -> Vec<View<'_, T>> {
-        let mut all: Vec<_> = self.sum.views(["x", "y", "z"]).chain(views(&self.t, ["tx", "ty", "tz"])).collect();
+        let mut all: Vec<_> =
+            self.sum.views(["x", "y", "z"]).chain(views(&self.t, ["tx", "ty", "tz"])).collect();
         if self.d.private.is_some() {
             all.retain(|v| v.name != "tx");
         }

@@ -1,5 +1,5 @@
-//! FAB with running sums, for links that lose messages: every link carries the sum of all it was ever given to push, so a later message
-//! brings what earlier ones lost, and Σt + what is in flight = Σd.
+//! FAB with running sums, for links that lose messages: every link carries the sum of all it was ever given
+//! to push, so a later message brings what earlier ones lost, and Σt + what is in flight = Σd.
 //!
 //! The network keeps the sums; here only the wish for them is stated. Without losses this is FAB.
 use super::fab::Fab;
@@ -15,7 +15,12 @@ use serde::{Deserialize, Serialize};
 pub struct RunningSumFab(pub Fab);
 
 impl<T: Real> Algorithm<T> for RunningSumFab {
-    fn start(&self, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>, start: &Start) -> Box<dyn State<T>> {
+    fn start(
+        &self,
+        problem: &dyn Bilevel<T>,
+        network: &mut dyn Network<T>,
+        start: &Start,
+    ) -> Box<dyn State<T>> {
         self.0.start(problem, network, start)
     }
 

@@ -3,8 +3,13 @@ use crate::network::Network;
 use crate::problem::{At, Start};
 use crate::rows::{Real, Rows, Stack, View};
 
-/// Writes the starting points of the owned agents into a stack of zeros, and the stack to where the network's rows lie.
-pub fn fill<T: Real, const N: usize>(network: &dyn Network<T>, stack: &mut Stack<T, N>, values: [&Vec<Vec<f64>>; N]) {
+/// Writes the starting points of the owned agents into a stack of zeros, and the stack to where the network's
+/// rows lie.
+pub fn fill<T: Real, const N: usize>(
+    network: &dyn Network<T>,
+    stack: &mut Stack<T, N>,
+    values: [&Vec<Vec<f64>>; N],
+) {
     for (row, agent) in network.owned().iter().enumerate() {
         for (to, from) in stack.row_mut(row).into_iter().zip(values) {
             if let Some(from) = Start::row(from, *agent) {
@@ -20,7 +25,10 @@ pub fn fill<T: Real, const N: usize>(network: &dyn Network<T>, stack: &mut Stack
 }
 
 /// The variables of a stack by name.
-pub fn views<'a, T: Real, const N: usize>(stack: &'a Stack<T, N>, names: [&'static str; N]) -> impl Iterator<Item = View<'a, T>> {
+pub fn views<'a, T: Real, const N: usize>(
+    stack: &'a Stack<T, N>,
+    names: [&'static str; N],
+) -> impl Iterator<Item = View<'a, T>> {
     names.into_iter().enumerate().map(move |(v, name)| match (&stack.private, v) {
         (Some(private), 0) => View::whole(name, private),
         _ => View { name, rows: &stack.shared, columns: Some(stack.cut(v)) },

@@ -1,4 +1,5 @@
-//! Static_FAB: FAB with the weights of iteration 0 for ever, while links really come and go (ablation 2 of the paper).
+//! Static_FAB: FAB with the weights of iteration 0 for ever, while links really come and go (ablation 2 of
+//! the paper).
 //!
 //! The network loses what is sent over a missing link; here only the wish for frozen weights is stated.
 use super::fab::Fab;
@@ -14,7 +15,12 @@ use serde::{Deserialize, Serialize};
 pub struct StaticFab(pub Fab);
 
 impl<T: Real> Algorithm<T> for StaticFab {
-    fn start(&self, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>, start: &Start) -> Box<dyn State<T>> {
+    fn start(
+        &self,
+        problem: &dyn Bilevel<T>,
+        network: &mut dyn Network<T>,
+        start: &Start,
+    ) -> Box<dyn State<T>> {
         self.0.start(problem, network, start)
     }
 

@@ -5,7 +5,8 @@ use crate::rows::{Real, Rows, Stack, Threads, Upper};
 
 /// Decisions v, trackers t and directions d, moved as `v⁺ = A v − η t` and `t⁺ = B t + d⁺ − d`.
 ///
-/// Both are mixed in one round, before d⁺ is known: [`Tracked::mix`] leaves `B t − d` in t, [`Tracked::absorb`] adds d⁺.
+/// Both are mixed in one round, before d⁺ is known: [`Tracked::mix`] leaves `B t − d` in t,
+/// [`Tracked::absorb`] adds d⁺.
 pub struct Tracked<T, const N: usize> {
     pub v: Stack<T, N>,
     pub t: Stack<T, N>,
@@ -32,7 +33,13 @@ impl<T: Real, const N: usize> Tracked<T, N> {
     pub fn mix(&mut self, k: usize, eta: [f64; N], network: &mut dyn Network<T>) {
         self.steps.set(&self.v, eta);
         step_private(&mut self.v, eta[0], &self.d, network);
-        let lane = Lane::push_pull(&mut self.v.shared, &self.steps.columns, &mut self.t.shared, &self.d.shared, self.pending);
+        let lane = Lane::push_pull(
+            &mut self.v.shared,
+            &self.steps.columns,
+            &mut self.t.shared,
+            &self.d.shared,
+            self.pending,
+        );
         network.round(k, &mut [lane]);
         self.pending = false;
     }
@@ -48,7 +55,12 @@ impl<T: Real, const N: usize> Tracked<T, N> {
         }
     }
 
-    pub fn views(&mut self, v: [&'static str; N], t: [&'static str; N], d: [&'static str; N]) -> Vec<View<'_, T>> {
+    pub fn views(
+        &mut self,
+        v: [&'static str; N],
+        t: [&'static str; N],
+        d: [&'static str; N],
+    ) -> Vec<View<'_, T>> {
         self.settle();
         let mut all: Vec<_> = views(&self.v, v).chain(views(&self.t, t)).chain(views(&self.d, d)).collect();
         if self.v.private.is_some() {
@@ -87,7 +99,12 @@ impl<T: Real, const N: usize> PushSum<T, N> {
     }
 
     /// u = B u, w = B w, and what else is pushed in the same message; then v = u / w.
-    pub fn push(&mut self, k: usize, network: &mut dyn Network<T>, tracker: Option<(&mut Stack<T, N>, &Stack<T, N>)>) {
+    pub fn push(
+        &mut self,
+        k: usize,
+        network: &mut dyn Network<T>,
+        tracker: Option<(&mut Stack<T, N>, &Stack<T, N>)>,
+    ) {
         let (u, w) = (Lane::push(&mut self.u.shared), Lane::push(&mut self.w));
         match tracker {
             Some((t, d)) => network.round(k, &mut [u, w, Lane::track(&mut t.shared, &d.shared)]),
@@ -106,7 +123,12 @@ impl<T: Real, const N: usize> PushSum<T, N> {
 }
 
 /// A private variable is neither mixed nor tracked: x⁺ = x − η d.
-pub fn step_private<T: Real, const N: usize>(v: &mut Stack<T, N>, eta: f64, d: &Stack<T, N>, network: &dyn Network<T>) {
+pub fn step_private<T: Real, const N: usize>(
+    v: &mut Stack<T, N>,
+    eta: f64,
+    d: &Stack<T, N>,
+    network: &dyn Network<T>,
+) {
     if let (Some(x), Some(d)) = (&mut v.private, &d.private) {
         x.add_scaled(T::of(-eta), d, network.threads());
     }

@@ -17,7 +17,12 @@ pub enum Needs {
 /// An algorithm's parameters.
 pub trait Algorithm<T: Real>: Send + Sync {
     /// Prepares the state at iteration 0.
-    fn start(&self, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>, start: &Start) -> Box<dyn State<T>>;
+    fn start(
+        &self,
+        problem: &dyn Bilevel<T>,
+        network: &mut dyn Network<T>,
+        start: &Start,
+    ) -> Box<dyn State<T>>;
     /// Says which parameter is out of range.
     fn check(&self) -> Result<(), String>;
     /// What it needs of a problem.
@@ -32,7 +37,8 @@ pub trait Algorithm<T: Real>: Send + Sync {
     fn running_sums(&self) -> bool {
         false
     }
-    /// The steps (ηx, ηy, ηz) and λ at iteration k, of the methods that have them: what warnings before a run look at.
+    /// The steps (ηx, ηy, ηz) and λ at iteration k, of the methods that have them: what warnings before a run
+    /// look at.
     fn penalty_steps(&self, _k: usize) -> Option<PenaltySteps> {
         None
     }
@@ -57,8 +63,10 @@ pub struct PenaltySteps {
 pub trait State<T: Real>: Send {
     /// One iteration.
     fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>);
-    /// What can be looked at: decision variables (`x`, `y`, `z`, `v`), trackers (`tx`, …), directions (`dx`, …), push-sum weight (`w`).
+    /// What can be looked at: decision variables (`x`, `y`, `z`, `v`), trackers (`tx`, …), directions (`dx`,
+    /// …), push-sum weight (`w`).
     fn views(&mut self) -> Vec<View<'_, T>>;
-    /// All memory that lives from one iteration to the next, in a fixed order: for checkpoints and to count bytes.
+    /// All memory that lives from one iteration to the next, in a fixed order: for checkpoints and to count
+    /// bytes.
     fn memory(&mut self) -> Vec<&mut Rows<T>>;
 }

@@ -1,4 +1,5 @@
-//! Dealing samples to agents: partition, split into training and validation, wrong labels with the truth kept.
+//! Dealing samples to agents: partition, split into training and validation, wrong labels with the truth
+//! kept.
 use super::Dataset;
 use crate::rng::{Purpose, stream};
 use rand::seq::SliceRandom;
@@ -13,8 +14,8 @@ use std::sync::Arc;
 pub enum Partition {
     /// Shuffled and cut into equal parts (sizes differ by one at most).
     Uniform,
-    /// Each class is shared out in proportions drawn from Dirichlet(ρ, …, ρ): small ρ, unlike agents. An agent left with fewer
-    /// than ten samples (or than an equal part) is filled up from the largest one.
+    /// Each class is shared out in proportions drawn from Dirichlet(ρ, …, ρ): small ρ, unlike agents. An
+    /// agent left with fewer than ten samples (or than an equal part) is filled up from the largest one.
     Dirichlet(f64),
 }
 
@@ -97,7 +98,11 @@ impl Recipe {
             return Err(format!("cr is {}; it must lie in [0, 1]", self.cr));
         }
         if (data.pixels(), data.classes()) != (test.pixels(), test.classes()) {
-            return Err(format!("training images have {} pixels and test images {}", data.pixels(), test.pixels()));
+            return Err(format!(
+                "training images have {} pixels and test images {}",
+                data.pixels(),
+                test.pixels()
+            ));
         }
         if self.noise == Noise::Asymmetric && data.classes() != ASYMMETRIC.len() {
             return Err(format!("asymmetric noise is a map of ten labels; the data has {}", data.classes()));
@@ -108,7 +113,8 @@ impl Recipe {
             let (train, validation) = self.split.cut(part, agent, self.seed)?;
             let mut r = stream(self.seed, Purpose::Labels, agent as u64, 0);
             let truth: Vec<u8> = train.iter().map(|i| data.labels()[*i as usize]).collect();
-            let given: Vec<u8> = truth.iter().map(|l| self.noise.label(*l, data.classes(), self.cr, &mut r)).collect();
+            let given: Vec<u8> =
+                truth.iter().map(|l| self.noise.label(*l, data.classes(), self.cr, &mut r)).collect();
             let wrong = truth.iter().zip(&given).map(|(t, g)| t != g).collect();
             hands.push(Hand { train, given, wrong, validation });
         }
@@ -122,10 +128,11 @@ impl Dealt {
         self.data.bytes() + self.test.bytes()
     }
 
-    /// The same with a copy of the images in use, agent by agent in the order of their hands: less memory if many are not in use, and
-    /// faster to read.
+    /// The same with a copy of the images in use, agent by agent in the order of their hands: less memory if
+    /// many are not in use, and faster to read.
     pub fn compact(mut self) -> Self {
-        let used: Vec<u32> = self.hands.iter().flat_map(|h| h.train.iter().chain(&h.validation)).copied().collect();
+        let used: Vec<u32> =
+            self.hands.iter().flat_map(|h| h.train.iter().chain(&h.validation)).copied().collect();
         self.data = Arc::new(self.data.subset(&used));
         let mut next = 0..;
         for place in self.hands.iter_mut().flat_map(|h| h.train.iter_mut().chain(&mut h.validation)) {
@@ -137,7 +144,13 @@ impl Dealt {
 
 impl Partition {
     /// The samples of each agent.
-    pub fn deal(self, labels: &[u8], classes: usize, agents: usize, seed: u64) -> Result<Vec<Vec<u32>>, String> {
+    pub fn deal(
+        self,
+        labels: &[u8],
+        classes: usize,
+        agents: usize,
+        seed: u64,
+    ) -> Result<Vec<Vec<u32>>, String> {
         if agents == 0 || labels.len() < 2 * agents {
             return Err(format!("{} samples for {agents} agents; each agent needs 2 or more", labels.len()));
         }
@@ -151,10 +164,14 @@ impl Partition {
             }
             Partition::Dirichlet(rho) => rho,
         };
-        let gamma = Gamma::new(rho, 1.0).ok().filter(|_| rho.is_finite()).ok_or(format!("rho is {rho}; it must be above 0"))?;
+        let gamma = Gamma::new(rho, 1.0)
+            .ok()
+            .filter(|_| rho.is_finite())
+            .ok_or(format!("rho is {rho}; it must be above 0"))?;
         let mut parts = vec![Vec::new(); agents];
         for class in 0..classes {
-            let mut of: Vec<u32> = (0..labels.len() as u32).filter(|i| labels[*i as usize] as usize == class).collect();
+            let mut of: Vec<u32> =
+                (0..labels.len() as u32).filter(|i| labels[*i as usize] as usize == class).collect();
             of.shuffle(&mut r);
             let mut draws: Vec<f64> = (0..agents).map(|_| gamma.sample(&mut r)).collect();
             let mut sum: f64 = draws.iter().sum();
@@ -166,12 +183,17 @@ impl Partition {
             let (mut before, mut from) = (0.0, 0);
             for (agent, draw) in draws.iter().enumerate() {
                 before += draw;
-                let to = if agent + 1 == agents { of.len() } else { (before / sum * of.len() as f64).round() as usize };
+                let to = if agent + 1 == agents {
+                    of.len()
+                } else {
+                    (before / sum * of.len() as f64).round() as usize
+                };
                 parts[agent].extend(&of[from..to.clamp(from, of.len())]);
                 from = to.clamp(from, of.len());
             }
         }
-        // Mixed within an agent, so that what is taken from the end (here, or by `Split::Counts`) is of all its classes.
+        // Mixed within an agent, so that what is taken from the end (here, or by `Split::Counts`) is of all
+        // its classes.
         parts.iter_mut().for_each(|part| part.shuffle(&mut r));
         let least = (labels.len() / agents).min(10);
         while let Some(poor) = parts.iter().position(|p| p.len() < least) {
@@ -193,11 +215,18 @@ impl Split {
                 let train = ((have as f64 * share).round() as usize).clamp(1, have - 1);
                 (train, have - train)
             }
-            Split::Share(share) => return Err(format!("split is {share} of {have} samples; it must lie between 0 and 1, of 2 or more")),
+            Split::Share(share) => {
+                return Err(format!(
+                    "split is {share} of {have} samples; it must lie between 0 and 1, of 2 or more"
+                ));
+            }
             Split::Counts { train, validation } => (train, validation),
         };
         if train == 0 || validation == 0 || train + validation > have {
-            return Err(format!("agent {agent} has {have} samples; {train} for training and {validation} for validation are asked for"));
+            return Err(format!(
+                "agent {agent} has {have} samples; {train} for training and {validation} for validation are \
+                asked for"
+            ));
         }
         let rest = samples.split_off(train);
         Ok((samples, rest[..validation].to_vec()))
@@ -225,7 +254,10 @@ mod tests {
     use super::*;
 
     fn data(samples: usize) -> Arc<Dataset> {
-        Arc::new(Dataset::new(vec![0; samples * 2], (0..samples).map(|i| (i % 10) as u8).collect(), 2, 10).unwrap())
+        Arc::new(
+            Dataset::new(vec![0; samples * 2], (0..samples).map(|i| (i % 10) as u8).collect(), 2, 10)
+                .unwrap(),
+        )
     }
 
     fn recipe(partition: Partition, noise: Noise) -> Recipe {
@@ -235,7 +267,12 @@ mod tests {
     #[test]
     fn every_sample_is_dealt_once_and_nobody_is_empty() {
         let labels: Vec<u8> = (0..1000).map(|i| (i % 10) as u8).collect();
-        for partition in [Partition::Uniform, Partition::Dirichlet(0.5), Partition::Dirichlet(0.1), Partition::Dirichlet(1e-4)] {
+        for partition in [
+            Partition::Uniform,
+            Partition::Dirichlet(0.5),
+            Partition::Dirichlet(0.1),
+            Partition::Dirichlet(1e-4),
+        ] {
             for seed in 0..5 {
                 let parts = partition.deal(&labels, 10, 20, seed).unwrap();
                 let mut all: Vec<u32> = parts.iter().flatten().copied().collect();
@@ -285,18 +322,28 @@ mod tests {
                 wrong += hand.wrong.iter().filter(|w| **w).count();
                 total += hand.wrong.len();
             }
-            let (rate, expected) = (wrong as f64 / total as f64, if noise == Noise::Redraw { 0.36 } else { 0.4 });
+            let (rate, expected) =
+                (wrong as f64 / total as f64, if noise == Noise::Redraw { 0.36 } else { 0.4 });
             assert!((rate - expected).abs() < 0.03, "{noise:?} {rate}");
         }
         // The map swaps labels in pairs; none stays.
-        assert!((0..10).all(|l| ASYMMETRIC[l] as usize != l && ASYMMETRIC[ASYMMETRIC[l] as usize] as usize == l));
+        assert!(
+            (0..10).all(|l| ASYMMETRIC[l] as usize != l && ASYMMETRIC[ASYMMETRIC[l] as usize] as usize == l)
+        );
     }
 
     #[test]
     fn compact_keeps_every_sample() {
-        let data = Arc::new(Dataset::new((0..200).collect(), (0..100).map(|i| i % 10).collect(), 2, 10).unwrap());
-        let recipe = Recipe { split: Split::Counts { train: 5, validation: 2 }, ..recipe(Partition::Dirichlet(1.0), Noise::Uniform) };
-        let (loose, compact) = (recipe.deal(data.clone(), data.clone()).unwrap(), recipe.deal(data.clone(), data).unwrap().compact());
+        let data =
+            Arc::new(Dataset::new((0..200).collect(), (0..100).map(|i| i % 10).collect(), 2, 10).unwrap());
+        let recipe = Recipe {
+            split: Split::Counts { train: 5, validation: 2 },
+            ..recipe(Partition::Dirichlet(1.0), Noise::Uniform)
+        };
+        let (loose, compact) = (
+            recipe.deal(data.clone(), data.clone()).unwrap(),
+            recipe.deal(data.clone(), data).unwrap().compact(),
+        );
         assert_eq!(compact.data.len(), 7 * 7);
         for (a, b) in loose.hands.iter().zip(&compact.hands) {
             for (i, j) in a.train.iter().chain(&a.validation).zip(b.train.iter().chain(&b.validation)) {
@@ -312,21 +359,32 @@ mod tests {
         let mut r = stream(1, Purpose::Labels, 0, 0);
         let mut count = [0; 10];
         (0..9000).for_each(|_| count[Noise::Uniform.label(4, 10, 1.0, &mut r) as usize] += 1);
-        assert!(count[4] == 0 && count.iter().enumerate().all(|(l, c)| l == 4 || (850..1150).contains(c)), "{count:?}");
+        assert!(
+            count[4] == 0 && count.iter().enumerate().all(|(l, c)| l == 4 || (850..1150).contains(c)),
+            "{count:?}"
+        );
     }
 
     #[test]
     fn each_choice_has_its_own_stream() {
         let base = recipe(Partition::Uniform, Noise::Uniform);
         let a = base.deal(data(700), data(10)).unwrap();
-        let b = Recipe { noise: Noise::Asymmetric, cr: 0.9, ..base.clone() }.deal(data(700), data(10)).unwrap();
+        let b =
+            Recipe { noise: Noise::Asymmetric, cr: 0.9, ..base.clone() }.deal(data(700), data(10)).unwrap();
         for (a, b) in a.hands.iter().zip(&b.hands) {
             assert!(a.train == b.train && a.validation == b.validation);
             // A larger rate hits the same samples and more.
             assert!(a.wrong.iter().zip(&b.wrong).all(|(a, b)| !a || *b));
         }
         let counts = Recipe { split: Split::Counts { train: 20, validation: 5 }, ..base.clone() };
-        assert!(counts.deal(data(700), data(10)).unwrap().hands.iter().all(|h| h.train.len() == 20 && h.validation.len() == 5));
+        assert!(
+            counts
+                .deal(data(700), data(10))
+                .unwrap()
+                .hands
+                .iter()
+                .all(|h| h.train.len() == 20 && h.validation.len() == 5)
+        );
         let greedy = Recipe { split: Split::Counts { train: 99, validation: 5 }, ..base.clone() };
         assert!(greedy.deal(data(700), data(10)).unwrap_err().contains("100 samples"));
         assert!(Recipe { cr: 1.5, ..base }.deal(data(700), data(10)).is_err());

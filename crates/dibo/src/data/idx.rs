@@ -1,4 +1,5 @@
-//! IDX files: a magic number, the sizes, then bytes. Strict: what is short, long or of another kind is an error.
+//! IDX files: a magic number, the sizes, then bytes. Strict: what is short, long or of another kind is an
+//! error.
 use super::DataError;
 use std::io::Read;
 use std::path::Path;
@@ -11,35 +12,57 @@ pub fn read_bytes(file: &Path) -> Result<Vec<u8>, DataError> {
     }
     let mut unpacked = Vec::new();
     let mut reader = flate2::read::MultiGzDecoder::new(&bytes[..]);
-    reader.read_to_end(&mut unpacked).map_err(|e| DataError::new(file, format!("not a whole gzip file ({e})")))?;
+    reader
+        .read_to_end(&mut unpacked)
+        .map_err(|e| DataError::new(file, format!("not a whole gzip file ({e})")))?;
     Ok(unpacked)
 }
 
 /// Checks magic number and length; gives the sizes and the number of header bytes.
-fn header<const D: usize>(file: &Path, bytes: &[u8], magic: u32, kind: &str) -> Result<([usize; D], usize), DataError> {
-    let word = |i: usize| bytes.get(4 * i..4 * i + 4).map(|w| u32::from_be_bytes(w.try_into().expect("four bytes")));
+fn header<const D: usize>(
+    file: &Path,
+    bytes: &[u8],
+    magic: u32,
+    kind: &str,
+) -> Result<([usize; D], usize), DataError> {
+    let word =
+        |i: usize| bytes.get(4 * i..4 * i + 4).map(|w| u32::from_be_bytes(w.try_into().expect("four bytes")));
     if bytes.starts_with(&[0x1f, 0x8b]) {
         return Err(DataError::new(file, "this is a gzip file; its name must end in .gz"));
     }
     match word(0) {
         Some(found) if found == magic => {}
         Some(found) => {
-            return Err(DataError::new(file, format!("begins with {found:#010x}; an IDX file of {kind} begins with {magic:#010x}")));
+            return Err(DataError::new(
+                file,
+                format!("begins with {found:#010x}; an IDX file of {kind} begins with {magic:#010x}"),
+            ));
         }
-        None => return Err(DataError::new(file, format!("{} bytes; an IDX file begins with 4 bytes of magic number", bytes.len()))),
+        None => {
+            return Err(DataError::new(
+                file,
+                format!("{} bytes; an IDX file begins with 4 bytes of magic number", bytes.len()),
+            ));
+        }
     }
     let mut sizes = [0; D];
     for (d, size) in sizes.iter_mut().enumerate() {
-        *size = word(d + 1).ok_or_else(|| DataError::new(file, format!("ends in its header; {} sizes are expected", D)))? as usize;
+        *size = word(d + 1)
+            .ok_or_else(|| DataError::new(file, format!("ends in its header; {} sizes are expected", D)))?
+            as usize;
     }
     let (start, body) = (4 * (D + 1), sizes.iter().try_fold(1usize, |a, s| a.checked_mul(*s)));
     let expected = body.and_then(|b| b.checked_add(start));
     let expected = expected.ok_or_else(|| DataError::new(file, format!("sizes {sizes:?} are impossible")))?;
     match bytes.len() {
-        found if found < expected => Err(DataError::new(file, format!("truncated: {found} bytes, but sizes {sizes:?} need {expected}"))),
-        found if found > expected => {
-            Err(DataError::new(file, format!("{} bytes too many: sizes {sizes:?} need {expected}", found - expected)))
-        }
+        found if found < expected => Err(DataError::new(
+            file,
+            format!("truncated: {found} bytes, but sizes {sizes:?} need {expected}"),
+        )),
+        found if found > expected => Err(DataError::new(
+            file,
+            format!("{} bytes too many: sizes {sizes:?} need {expected}", found - expected),
+        )),
         _ => Ok((sizes, start)),
     }
 }
@@ -59,7 +82,9 @@ pub fn parse_labels(file: &Path, mut bytes: Vec<u8>) -> Result<Vec<u8>, DataErro
     let (_, start) = header::<1>(file, &bytes, 0x0801, "labels")?;
     bytes.drain(..start);
     match bytes.iter().position(|l| *l > 9) {
-        Some(at) => Err(DataError::new(file, format!("label {} of sample {at}; labels are 0 to 9", bytes[at]))),
+        Some(at) => {
+            Err(DataError::new(file, format!("label {} of sample {at}; labels are 0 to 9", bytes[at])))
+        }
         None => Ok(bytes),
     }
 }

@@ -1,6 +1,8 @@
-//! Data: image sets in IDX files, and how their samples are dealt out to agents with some training labels made wrong on purpose.
+//! Data: image sets in IDX files, and how their samples are dealt out to agents with some training labels
+//! made wrong on purpose.
 //!
-//! Each random choice has its own stream of the seed: who gets a sample, what is validation, which labels are wrong.
+//! Each random choice has its own stream of the seed: who gets a sample, what is validation, which labels are
+//! wrong.
 mod deal;
 mod idx;
 mod official;
@@ -42,10 +44,18 @@ impl Dataset {
     /// Labelled images from memory: `images` holds `pixels` bytes for each label.
     pub fn new(images: Vec<u8>, labels: Vec<u8>, pixels: usize, classes: usize) -> Result<Self, String> {
         if pixels == 0 || classes == 0 || classes > 256 || labels.is_empty() {
-            return Err(format!("{} labels, {pixels} pixels and {classes} classes; each must be 1 or more", labels.len()));
+            return Err(format!(
+                "{} labels, {pixels} pixels and {classes} classes; each must be 1 or more",
+                labels.len()
+            ));
         }
         if images.len() != labels.len() * pixels {
-            return Err(format!("{} bytes of images for {} labels; {} are needed", images.len(), labels.len(), labels.len() * pixels));
+            return Err(format!(
+                "{} bytes of images for {} labels; {} are needed",
+                images.len(),
+                labels.len(),
+                labels.len() * pixels
+            ));
         }
         if let Some(at) = labels.iter().position(|l| *l as usize >= classes) {
             return Err(format!("label {} of sample {at} is not below {classes}", labels[at]));
@@ -55,9 +65,13 @@ impl Dataset {
 
     /// Reads an image file and its label file (IDX, raw or gzipped), of ten classes.
     pub fn read(images: &Path, labels: &Path) -> Result<Self, DataError> {
-        let ((count, pixels, bytes), given) = (parse_images(images, read_bytes(images)?)?, parse_labels(labels, read_bytes(labels)?)?);
+        let ((count, pixels, bytes), given) =
+            (parse_images(images, read_bytes(images)?)?, parse_labels(labels, read_bytes(labels)?)?);
         if count != given.len() {
-            return Err(DataError::new(labels, format!("{} labels, but {} holds {count} images", given.len(), images.display())));
+            return Err(DataError::new(
+                labels,
+                format!("{} labels, but {} holds {count} images", given.len(), images.display()),
+            ));
         }
         Self::new(bytes, given, pixels, 10).map_err(|what| DataError::new(images, what))
     }
@@ -114,7 +128,8 @@ pub enum Scaling {
     /// Minus the mean and divided by the deviation of all pixels of the data.
     #[default]
     Standardised,
-    /// Minus the mean and divided by the deviation of this pixel over the data (a pixel that never changes becomes 0).
+    /// Minus the mean and divided by the deviation of this pixel over the data (a pixel that never changes
+    /// becomes 0).
     PerPixel,
 }
 
@@ -140,7 +155,9 @@ impl Scaling {
         };
         match self {
             Scaling::Unit => vec![(1.0 / 255.0, 0.0); pixels],
-            Scaling::Standardised => vec![affine(sum.iter().sum(), squares.iter().sum(), count * pixels); pixels],
+            Scaling::Standardised => {
+                vec![affine(sum.iter().sum(), squares.iter().sum(), count * pixels); pixels]
+            }
             Scaling::PerPixel => (0..pixels).map(|p| affine(sum[p], squares[p], count)).collect(),
         }
     }
@@ -158,7 +175,9 @@ mod tests {
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             (mean, values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / values.len() as f64)
         };
-        let all = |fit: &[(f64, f64)]| -> Vec<f64> { (0..9).map(|i| fit[i % 3].0 * f64::from(data.images[i]) + fit[i % 3].1).collect() };
+        let all = |fit: &[(f64, f64)]| -> Vec<f64> {
+            (0..9).map(|i| fit[i % 3].0 * f64::from(data.images[i]) + fit[i % 3].1).collect()
+        };
         let (mean, variance) = moments(&all(&Scaling::Standardised.fit(&data, 0..3)));
         assert!(mean.abs() < 1e-12 && (variance - 1.0).abs() < 1e-12);
         let each = all(&Scaling::PerPixel.fit(&data, 0..3));

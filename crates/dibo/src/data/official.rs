@@ -14,7 +14,12 @@ pub enum Official {
 }
 
 /// The four files of either set: training images and labels, test images and labels.
-pub const FILES: [&str; 4] = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"];
+pub const FILES: [&str; 4] = [
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+];
 
 impl Official {
     /// All of them.
@@ -66,13 +71,21 @@ impl Official {
         let file = find_file(&folder, FILES[which]).ok_or_else(|| {
             DataError::new(
                 &folder,
-                format!("{} (or the same with .gz) is not here; {} has four files: {}", FILES[which], self.name(), FILES.join(", ")),
+                format!(
+                    "{} (or the same with .gz) is not here; {} has four files: {}",
+                    FILES[which],
+                    self.name(),
+                    FILES.join(", ")
+                ),
             )
         })?;
         let bytes = read_bytes(&file)?;
         let (found, right) = (md5_hex(&bytes), self.digests()[which]);
         if found != right {
-            return Err(DataError::new(&file, format!("MD5 of its unpacked bytes is {found}; that of {}'s file is {right}", self.name())));
+            return Err(DataError::new(
+                &file,
+                format!("MD5 of its unpacked bytes is {found}; that of {}'s file is {right}", self.name()),
+            ));
         }
         Ok((file, bytes))
     }

@@ -13,7 +13,8 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// A share `rate` of all messages is lost; with `burst`, losses come in runs of this mean length (in rounds). Says what is out of range.
+    /// A share `rate` of all messages is lost; with `burst`, losses come in runs of this mean length (in
+    /// rounds). Says what is out of range.
     pub fn new(rate: f64, burst: Option<f64>, seed: u64) -> Result<Self, String> {
         if !(0.0..1.0).contains(&rate) {
             return Err(format!("loss is {rate}; it must be 0 or more and below 1"));
@@ -22,7 +23,8 @@ impl Loss {
         let least = 1.0 / (1.0 - rate);
         if !(burst >= least && burst.is_finite()) {
             return Err(format!(
-                "burst is {burst}; runs of losses at rate {rate} are at least {least:.3} rounds long (leave burst out for independent losses)"
+                "burst is {burst}; runs of losses at rate {rate} are at least {least:.3} rounds long (leave \
+                burst out for independent losses)"
             ));
         }
         // Gilbert: bad → good with 1/burst, good → bad so that a share `rate` of the time is bad.
@@ -32,7 +34,8 @@ impl Loss {
     /// Whether the message of round `k` over this link arrives.
     pub fn arrives(&self, k: usize, sender: usize, receiver: usize) -> bool {
         let link = (sender as u64) << 32 | receiver as u64;
-        // Look back to the last round whose draw decides alone; before round 0 the chain goes on, so that it starts in its steady state.
+        // Look back to the last round whose draw decides alone; before round 0 the chain goes on, so that it
+        // starts in its steady state.
         let mut k = k as u64;
         loop {
             let draw: f64 = stream(self.seed, Purpose::Loss, link, k).random();
@@ -53,7 +56,9 @@ mod tests {
 
     #[test]
     fn rate_and_length_are_as_asked() {
-        for (rate, burst) in [(0.3, None), (0.3, Some(5.0)), (0.05, Some(20.0)), (0.6, Some(2.5)), (0.0, None)] {
+        for (rate, burst) in
+            [(0.3, None), (0.3, Some(5.0)), (0.05, Some(20.0)), (0.6, Some(2.5)), (0.0, None)]
+        {
             let loss = Loss::new(rate, burst, 3).unwrap();
             let arrived: Vec<bool> = (0..200_000).map(|k| loss.arrives(k, 2, 7)).collect();
             let lost = arrived.iter().filter(|a| !**a).count() as f64;

@@ -1,4 +1,5 @@
-//! Directed graphs and sequences of them. `G^k` is a pure function of (seed, k): nothing remembers where it was.
+//! Directed graphs and sequences of them. `G^k` is a pure function of (seed, k): nothing remembers where it
+//! was.
 mod loss;
 mod random;
 mod sequences;
@@ -62,7 +63,8 @@ impl DiGraph {
         self.out.resize(n, 0);
     }
 
-    /// Makes the graph anew from the senders that `write` pushes for each agent, in order and at most `n`; keeps the memory.
+    /// Makes the graph anew from the senders that `write` pushes for each agent, in order and at most `n`;
+    /// keeps the memory.
     #[inline]
     pub(crate) fn fill_rows(&mut self, n: usize, mut write: impl FnMut(usize, &mut Row<'_>)) {
         let DiGraph { start, from, out } = self;
@@ -152,7 +154,8 @@ impl DiGraph {
 
     /// All links (sender, receiver) between different agents.
     pub fn edges(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        (0..self.agents()).flat_map(move |i| self.senders(i).iter().map(move |s| (*s as usize, i)).filter(|(s, r)| s != r))
+        (0..self.agents())
+            .flat_map(move |i| self.senders(i).iter().map(move |s| (*s as usize, i)).filter(|(s, r)| s != r))
     }
 
     /// The pattern for the mixing kernels.
@@ -174,12 +177,14 @@ impl DiGraph {
         DiGraph::from_edges(self.agents(), self.edges().chain(other.edges()))
     }
 
-    /// A pair (from, to) such that no path leads from the first to the second; `None` if the graph is strongly connected.
+    /// A pair (from, to) such that no path leads from the first to the second; `None` if the graph is
+    /// strongly connected.
     pub fn unreachable_pair(&self) -> Option<(usize, usize)> {
         if self.agents() == 0 {
             return None;
         }
-        // Who reaches agent 0 (walking links backwards), and whom agent 0 reaches (the same on the reversed graph).
+        // Who reaches agent 0 (walking links backwards), and whom agent 0 reaches (the same on the reversed
+        // graph).
         if let Some(i) = self.distances_to(0).iter().position(Option::is_none) {
             return Some((i, 0));
         }
@@ -254,13 +259,22 @@ impl std::fmt::Display for Disconnected {
             write!(f, "the graph at k = {k} is not strongly connected: agent {from} cannot reach agent {to}")
         } else {
             let last = k + window - 1;
-            write!(f, "the links of k = {k} to {last} together are not strongly connected: agent {from} cannot reach agent {to}")
+            write!(
+                f,
+                "the links of k = {k} to {last} together are not strongly connected: agent {from} cannot \
+                reach agent {to}"
+            )
         }
     }
 }
 
-/// Looks for the first window `[mC, (m+1)C)` before `iterations` whose links together are not strongly connected.
-pub fn check_connected(sequence: &dyn GraphSequence, window: usize, iterations: usize) -> Result<(), Disconnected> {
+/// Looks for the first window `[mC, (m+1)C)` before `iterations` whose links together are not strongly
+/// connected.
+pub fn check_connected(
+    sequence: &dyn GraphSequence,
+    window: usize,
+    iterations: usize,
+) -> Result<(), Disconnected> {
     if sequence.connected_by_design() {
         return Ok(());
     }
@@ -305,8 +319,11 @@ mod tests {
             let mut r = stream(seed, Purpose::Graph, 0, 0);
             let n = r.random_range(1..9usize);
             let p = r.random_range(0.0..0.6);
-            let edges: Vec<(usize, usize)> =
-                (0..n).flat_map(|i| (0..n).map(move |j| (i, j))).filter(|(i, j)| i != j).filter(|_| r.random_bool(p)).collect();
+            let edges: Vec<(usize, usize)> = (0..n)
+                .flat_map(|i| (0..n).map(move |j| (i, j)))
+                .filter(|(i, j)| i != j)
+                .filter(|_| r.random_bool(p))
+                .collect();
             let g = DiGraph::from_edges(n, edges.iter().copied());
             let mut oracle = petgraph::graph::DiGraph::<(), ()>::new();
             let nodes: Vec<_> = (0..n).map(|_| oracle.add_node(())).collect();
@@ -314,12 +331,15 @@ mod tests {
                 oracle.add_edge(nodes[*i], nodes[*j], ());
             });
             assert_eq!(g.unreachable_pair().is_none(), kosaraju_scc(&oracle).len() == 1);
-            let reach = |from: usize, to: usize| petgraph::algo::has_path_connecting(&oracle, nodes[from], nodes[to], None);
+            let reach = |from: usize, to: usize| {
+                petgraph::algo::has_path_connecting(&oracle, nodes[from], nodes[to], None)
+            };
             if let Some((from, to)) = g.unreachable_pair() {
                 assert!(!reach(from, to));
             }
             let far = (0..n).map(|i| petgraph::algo::dijkstra(&oracle, nodes[i], None, |_| 1usize));
-            let far = far.map(|d| (d.len() == n).then(|| *d.values().max().unwrap())).collect::<Option<Vec<_>>>();
+            let far =
+                far.map(|d| (d.len() == n).then(|| *d.values().max().unwrap())).collect::<Option<Vec<_>>>();
             assert_eq!(g.diameter(), far.map(|d| d.into_iter().max().unwrap()));
         }
     }

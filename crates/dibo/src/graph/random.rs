@@ -1,12 +1,14 @@
 //! Bernoulli trials in time proportional to the successes.
 use rand::Rng;
 
-/// Draws the gaps between successes of independent trials, by a table: no logarithm, so the same bits everywhere.
+/// Draws the gaps between successes of independent trials, by a table: no logarithm, so the same bits
+/// everywhere.
 #[derive(Clone, Debug)]
 pub struct Gaps {
     /// `upto[g]` = P(gap ≤ g + 1) · 2³², for gaps up to the table's length.
     upto: Vec<u64>,
-    /// First table entry worth looking at for each value of a draw's top bits; with [`SURE`] it is the right one whatever the other bits.
+    /// First table entry worth looking at for each value of a draw's top bits; with [`SURE`] it is the right
+    /// one whatever the other bits.
     guide: Vec<u16>,
 }
 
@@ -33,15 +35,25 @@ impl Gaps {
         Gaps { guide: (0..1 << GUIDE_BITS).map(guide).collect(), upto }
     }
 
-    /// Writes successful trials to `hits`, in order, beginning with trial `next`, until one more might not fit or all `trials` are done. Returns
-    /// how many there are and moves `next` on.
-    pub fn some_hits(&self, trials: u64, next: &mut u64, rng: &mut impl Rng, hits: &mut [u64; SOME]) -> usize {
+    /// Writes successful trials to `hits`, in order, beginning with trial `next`, until one more might not
+    /// fit or all `trials` are done. Returns how many there are and moves `next` on.
+    pub fn some_hits(
+        &self,
+        trials: u64,
+        next: &mut u64,
+        rng: &mut impl Rng,
+        hits: &mut [u64; SOME],
+    ) -> usize {
         let (mut count, mut trial) = (0, *next);
-        let guide: &[u16; 1 << GUIDE_BITS] = self.guide.as_slice().try_into().expect("a guide for every value of the top bits");
+        let guide: &[u16; 1 << GUIDE_BITS] =
+            self.guide.as_slice().try_into().expect("a guide for every value of the top bits");
         while trial < trials && count < SOME - 1 {
             // Two draws of 32 bits from each word.
             let word = rng.next_u64();
-            let guess = [guide[(word as u32 >> (32 - GUIDE_BITS)) as usize], guide[(word >> (64 - GUIDE_BITS)) as usize]];
+            let guess = [
+                guide[(word as u32 >> (32 - GUIDE_BITS)) as usize],
+                guide[(word >> (64 - GUIDE_BITS)) as usize],
+            ];
             if guess[0] & guess[1] & SURE != 0 {
                 hits[count] = trial + u64::from(guess[0] & !SURE);
                 hits[count + 1] = hits[count] + 1 + u64::from(guess[1] & !SURE);
@@ -94,10 +106,14 @@ mod tests {
                 }
             }
             let n = trials as f64;
-            let close = |got: u64, q: f64| (got as f64 - n * q).abs() <= 5.0 * (n * q * (1.0 - q)).sqrt() + 2.0;
+            let close =
+                |got: u64, q: f64| (got as f64 - n * q).abs() <= 5.0 * (n * q * (1.0 - q)).sqrt() + 2.0;
             assert!(close(count, p), "p = {p}: {count}");
             // Neighbouring successes are as frequent as independence asks.
-            assert!((pairs as f64 - n * p * p).abs() <= 8.0 * (n * p * p).sqrt() + 2.0, "p = {p}: {pairs} pairs");
+            assert!(
+                (pairs as f64 - n * p * p).abs() <= 8.0 * (n * p * p).sqrt() + 2.0,
+                "p = {p}: {pairs} pairs"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The sequences: the paper's 30-iteration cycle, Erdős–Rényi at each iteration, fixed graphs, exponential ones, explicit lists.
+//! The sequences: the paper's 30-iteration cycle, Erdős–Rényi at each iteration, fixed graphs, exponential
+//! ones, explicit lists.
 use super::random::SOME;
 use super::{DiGraph, Gaps, GraphSequence};
 use crate::rng::{Purpose, stream};
@@ -15,7 +16,8 @@ pub enum Redraw {
     Never,
 }
 
-/// The paper's sequence: an augmented Erdős–Rényi phase (random edges over a fixed ring), a directed ring, a reversed ring.
+/// The paper's sequence: an augmented Erdős–Rényi phase (random edges over a fixed ring), a directed ring, a
+/// reversed ring.
 #[derive(Clone, Debug)]
 pub struct Cycle {
     n: usize,
@@ -89,11 +91,19 @@ fn one_sender(n: usize, graph: &mut DiGraph, sender: impl Fn(usize) -> usize) {
     }
 }
 
-/// Each ordered pair linked with the probability behind `gaps`, plus the links to itself and from `always(i)`.
-fn random_graph(n: usize, gaps: &Gaps, seed: u64, draw: u64, graph: &mut DiGraph, always: impl Fn(usize) -> Option<usize>) {
+/// Each ordered pair linked with the probability behind `gaps`, plus the links to itself and from
+/// `always(i)`.
+fn random_graph(
+    n: usize,
+    gaps: &Gaps,
+    seed: u64,
+    draw: u64,
+    graph: &mut DiGraph,
+    always: impl Fn(usize) -> Option<usize>,
+) {
     let mut rng = stream(seed, Purpose::Graph, 0, draw);
-    // Trials run over receiver-major pairs, so senders come out in agent order. They are drawn some at a time; a mark that no trial
-    // reaches stands behind the last one.
+    // Trials run over receiver-major pairs, so senders come out in agent order. They are drawn some at a
+    // time; a mark that no trial reaches stands behind the last one.
     let (mut hits, mut count, mut at, mut next) = ([0; SOME], 0, 0, 0);
     let trials = (n * n) as u64;
     graph.fill_rows(n, |i, row| {
@@ -130,7 +140,8 @@ pub struct ErdosRenyi {
 }
 
 impl ErdosRenyi {
-    /// Every ordered pair is linked with probability `nu`; with `connected`, graphs are drawn until one is strongly connected.
+    /// Every ordered pair is linked with probability `nu`; with `connected`, graphs are drawn until one is
+    /// strongly connected.
     pub fn new(n: usize, nu: f64, seed: u64, connected: bool) -> Self {
         ErdosRenyi { n, seed, gaps: Gaps::new(nu), connected, redraw: Redraw::Iteration }
     }
@@ -206,7 +217,8 @@ impl GraphSequence for Static {
     }
 }
 
-/// At iteration k agent i sends to i + 2^(k mod L) alone, L = ⌈log₂ n⌉: connected over windows of L iterations.
+/// At iteration k agent i sends to i + 2^(k mod L) alone, L = ⌈log₂ n⌉: connected over windows of L
+/// iterations.
 #[derive(Clone, Debug)]
 pub struct OnePeerExponential {
     n: usize,

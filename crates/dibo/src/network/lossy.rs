@@ -1,6 +1,6 @@
-//! Links that lose messages for good. What is pulled is averaged over what arrived. What is pushed is either lost with its message, or, with
-//! running sums, brought by a later one: a link carries the sum of all that was ever pushed over it, and the receiver takes the
-//! difference to what it has already had.
+//! Links that lose messages for good. What is pulled is averaged over what arrived. What is pushed is either
+//! lost with its message, or, with running sums, brought by a later one: a link carries the sum of all that
+//! was ever pushed over it, and the receiver takes the difference to what it has already had.
 use super::{Lane, Network, Traffic};
 use crate::graph::Loss;
 use crate::mixing::{Mixing, Sequence};
@@ -36,8 +36,8 @@ impl<T: Real> Ends<T> {
         lanes.iter().map(|l| l.push.width()).sum()
     }
 
-    /// Writes what agent `sender`, who lies in `row`, tells `receiver` in this round. Every link of a round's graph must be asked for once,
-    /// before anything is received.
+    /// Writes what agent `sender`, who lies in `row`, tells `receiver` in this round. Every link of a round's
+    /// graph must be asked for once, before anything is received.
     pub fn message(
         &mut self,
         mixing: &Mixing<T>,
@@ -70,7 +70,8 @@ impl<T: Real> Ends<T> {
         }
     }
 
-    /// Mixes every lane of the owned agents with the messages that came: `v ← Σ a v / Σ a − η∘t` over what arrived, `t ← Σ b t − d`.
+    /// Mixes every lane of the owned agents with the messages that came: `v ← Σ a v / Σ a − η∘t` over what
+    /// arrived, `t ← Σ b t − d`.
     pub fn receive<'m>(
         &mut self,
         mixing: &Mixing<T>,
@@ -87,12 +88,15 @@ impl<T: Real> Ends<T> {
                 .senders(receiver)
                 .iter()
                 .map(|j| *j as usize)
-                .filter_map(|j| if j == receiver { Some((j, None)) } else { message(j, receiver).map(|m| (j, Some(m))) })
+                .filter_map(|j| {
+                    if j == receiver { Some((j, None)) } else { message(j, receiver).map(|m| (j, Some(m))) }
+                })
                 .collect();
             let weight: T = senders.iter().fold(T::ZERO, |sum, (j, _)| sum + T::of(mixing.a(receiver, *j)));
             let (mut at, mut at_sum) = (0, 0);
             for lane in &mut *lanes {
-                let (width, push_width) = (lane.pull.as_ref().map_or(0, |(v, _)| v.width()), lane.push.width());
+                let (width, push_width) =
+                    (lane.pull.as_ref().map_or(0, |(v, _)| v.width()), lane.push.width());
                 pulled.clear();
                 pulled.resize(width, T::ZERO);
                 pushed.clear();
@@ -135,14 +139,18 @@ impl<T: Real> Ends<T> {
         }
     }
 
-    /// What was pushed and has not arrived, summed over the links whose two ends are here: a number for each column that is pushed.
+    /// What was pushed and has not arrived, summed over the links whose two ends are here: a number for each
+    /// column that is pushed.
     pub fn in_flight(&self) -> Vec<f64> {
         let mut sum = Vec::new();
         for (link, sent) in &self.sent {
             sum.resize(sent.len(), 0.0);
             let none = vec![T::ZERO; sent.len()];
             let arrived = self.arrived.get(link).unwrap_or(&none);
-            sum.iter_mut().zip(sent).zip(arrived).for_each(|((sum, s), a): ((&mut f64, _), _)| *sum += s.f64() - a.f64());
+            sum.iter_mut()
+                .zip(sent)
+                .zip(arrived)
+                .for_each(|((sum, s), a): ((&mut f64, _), _)| *sum += s.f64() - a.f64());
         }
         sum
     }
@@ -207,7 +215,8 @@ impl<T: Real> Network<T> for Lossy<T> {
         traffic.messages += mixing.graph.links() as u64;
         traffic.bytes += (mixing.graph.links() * Ends::length(lanes) * size_of::<T>()) as u64;
         let came = |sender: usize, receiver: usize| {
-            loss.arrives(round, sender, receiver).then(|| messages[&(sender as u32, receiver as u32)].as_slice())
+            loss.arrives(round, sender, receiver)
+                .then(|| messages[&(sender as u32, receiver as u32)].as_slice())
         };
         ends.receive(mixing, owned, lanes, came);
     }

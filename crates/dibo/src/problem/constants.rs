@@ -1,4 +1,5 @@
-//! What the theory asks of a problem: its constants (μ and the Lipschitz constants of Assumption 3) and, where there are any, its closed forms.
+//! What the theory asks of a problem: its constants (μ and the Lipschitz constants of Assumption 3) and,
+//! where there are any, its closed forms.
 use super::{At, Bilevel};
 use crate::rng::{Purpose, stream};
 use crate::rows::{Real, Stack, Threads, Upper};
@@ -26,7 +27,8 @@ pub struct Constants {
     pub sigma_max: Option<f64>,
     /// Lipschitz constant of the single-level ∇F_i, where there is a single-level objective.
     pub l_single: Option<f64>,
-    /// True for closed forms, false for estimates: those come from a few points and agents, and are too small rather than too large (μ too large).
+    /// True for closed forms, false for estimates: those come from a few points and agents, and are too small
+    /// rather than too large (μ too large).
     pub exact: bool,
     /// Where they hold, in words.
     pub region: &'static str,
@@ -34,7 +36,8 @@ pub struct Constants {
     pub kinds: Vec<usize>,
 }
 
-/// What a problem can say exactly about its solution maps. All are of the whole network: F and G are means over the agents.
+/// What a problem can say exactly about its solution maps. All are of the whole network: F and G are means
+/// over the agents.
 pub trait ClosedForms: Send + Sync {
     /// y*(x), the minimiser of G(x, ·).
     fn lower_solution(&self, x: &[f64]) -> Vec<f64>;
@@ -53,7 +56,12 @@ pub trait ClosedForms: Send + Sync {
 }
 
 /// ∇L_λ*(x) = ∇ₓF(x, y_λ*) + λ(∇ₓG(x, y_λ*) − ∇ₓG(x, y*)).
-pub fn penalty_gradient<T: Real>(problem: &dyn Bilevel<T>, forms: &dyn ClosedForms, x: &[f64], lambda: f64) -> Vec<f64> {
+pub fn penalty_gradient<T: Real>(
+    problem: &dyn Bilevel<T>,
+    forms: &dyn ClosedForms,
+    x: &[f64],
+    lambda: f64,
+) -> Vec<f64> {
     let round = |v: &[f64]| v.iter().map(|v| T::of(*v)).collect::<Vec<T>>();
     let (y, z) = (forms.penalty_lower_solution(x, lambda), forms.lower_solution(x));
     let (xs, y, z) = (round(x), round(&y), round(&z));
@@ -61,7 +69,9 @@ pub fn penalty_gradient<T: Real>(problem: &dyn Bilevel<T>, forms: &dyn ClosedFor
     let mut sum = vec![0.0; x.len()];
     let n = problem.agents();
     for i in 0..n {
-        let mut add = |factor: f64, gx: &[T]| sum.iter_mut().zip(gx).for_each(|(s, g)| *s += factor * g.f64() / n as f64);
+        let mut add = |factor: f64, gx: &[T]| {
+            sum.iter_mut().zip(gx).for_each(|(s, g)| *s += factor * g.f64() / n as f64)
+        };
         problem.grad_f(i, 0, &xs, &y, &mut gx, &mut gy);
         add(1.0, &gx);
         problem.grad_g(i, 0, &xs, &y, &mut gx, &mut gy);
@@ -75,7 +85,8 @@ pub fn penalty_gradient<T: Real>(problem: &dyn Bilevel<T>, forms: &dyn ClosedFor
 /// A gradient to be differenced: from a point (all its variables in a row) to the gradient there.
 type Gradient<'a, T> = dyn Fn(&[T]) -> Vec<f64> + 'a;
 
-/// Estimates by power iteration on differences of gradients, at the start and at points near it, for a few agents. A minibatch problem is asked at k = 0.
+/// Estimates by power iteration on differences of gradients, at the start and at points near it, for a few
+/// agents. A minibatch problem is asked at k = 0.
 pub fn estimate<T: Real>(problem: &dyn Bilevel<T>) -> Constants {
     let n = problem.agents();
     let (upper, lower, start) = (problem.upper(), problem.lower(), problem.start());
@@ -106,14 +117,16 @@ pub fn estimate<T: Real>(problem: &dyn Bilevel<T>) -> Constants {
             Upper::Private(widths) => widths[i],
         };
         let mut r = stream(0, Purpose::Start, i as u64, 1);
-        let mut normal = |len: usize| (0..len).map(|_| r.sample::<f64, _>(StandardNormal)).collect::<Vec<f64>>();
+        let mut normal =
+            |len: usize| (0..len).map(|_| r.sample::<f64, _>(StandardNormal)).collect::<Vec<f64>>();
         let mut first = vec![T::ZERO; width + lower];
         for (from, at) in [(&start.x, 0), (&start.y, width)] {
             from.get(i).into_iter().flatten().zip(&mut first[at..]).for_each(|(v, to)| *to = T::of(*v));
         }
         // A step of length 1 into a random direction in x and in y.
         let (dx, dy) = (unit(normal(width)), unit(normal(lower)));
-        let second: Vec<T> = first.iter().zip(dx.iter().chain(&dy)).map(|(p, d)| T::of(p.f64() + d)).collect();
+        let second: Vec<T> =
+            first.iter().zip(dx.iter().chain(&dy)).map(|(p, d)| T::of(p.f64() + d)).collect();
         let split = |p: &[T], of_g: bool| {
             let (mut gx, mut gy) = (vec![T::ZERO; width], vec![T::ZERO; lower]);
             match of_g {
@@ -150,11 +163,15 @@ pub fn estimate<T: Real>(problem: &dyn Bilevel<T>) -> Constants {
             c.mu = c.mu.min(curvature - left);
         }
         for (gradient, to) in [(f, &mut c.l_f2), (g, &mut c.l_g2)] {
-            let distance = norm(&first.iter().zip(&second).map(|(a, b)| a.f64() - b.f64()).collect::<Vec<_>>());
+            let distance =
+                norm(&first.iter().zip(&second).map(|(a, b)| a.f64() - b.f64()).collect::<Vec<_>>());
             let v = largest(gradient, &first, normal(width + lower), rounds).1;
             for v in [v, unit(normal(width + lower))] {
-                let change: Vec<f64> =
-                    product(gradient, &first, &v).iter().zip(product(gradient, &second, &v)).map(|(a, b)| a - b).collect();
+                let change: Vec<f64> = product(gradient, &first, &v)
+                    .iter()
+                    .zip(product(gradient, &second, &v))
+                    .map(|(a, b)| a - b)
+                    .collect();
                 *to = to.max(norm(&change) / distance);
             }
         }
@@ -169,7 +186,13 @@ pub fn estimate<T: Real>(problem: &dyn Bilevel<T>) -> Constants {
                 d.row(0)[0].iter().map(|v| v.f64()).collect()
             };
             let mut x = vec![T::ZERO; width];
-            single.start_from(&start).get(i).into_iter().flatten().zip(&mut x).for_each(|(v, to)| *to = T::of(*v));
+            single
+                .start_from(&start)
+                .get(i)
+                .into_iter()
+                .flatten()
+                .zip(&mut x)
+                .for_each(|(v, to)| *to = T::of(*v));
             let l = largest(gradient, &x, normal(width), rounds).0;
             c.l_single = Some(c.l_single.unwrap_or(0.0).max(l));
         }
@@ -191,7 +214,8 @@ fn product<T: Real>(gradient: &Gradient<'_, T>, at: &[T], v: &[f64]) -> Vec<f64>
     // The third root of the type's rounding balances rounding and curvature.
     let eps = if size_of::<T>() == 4 { 5e-3 } else { 1e-5 }
         * (1.0 + norm(&at.iter().map(|a| a.f64()).collect::<Vec<_>>()) / (at.len() as f64).sqrt());
-    let moved = |sign: f64| at.iter().zip(v).map(|(a, v)| T::of(a.f64() + sign * eps * v)).collect::<Vec<T>>();
+    let moved =
+        |sign: f64| at.iter().zip(v).map(|(a, v)| T::of(a.f64() + sign * eps * v)).collect::<Vec<T>>();
     let (plus, minus) = (gradient(&moved(1.0)), gradient(&moved(-1.0)));
     plus.iter().zip(&minus).map(|(p, m)| (p - m) / (2.0 * eps)).collect()
 }

@@ -22,7 +22,11 @@ pub struct Counted<'a, T> {
 impl<'a, T: Real> Counted<'a, T> {
     /// Counts from `start` on.
     pub fn new(inner: &'a dyn Bilevel<T>, start: Oracle) -> Self {
-        Counted { inner, gradients: AtomicU64::new(start.gradients), products: AtomicU64::new(start.products) }
+        Counted {
+            inner,
+            gradients: AtomicU64::new(start.gradients),
+            products: AtomicU64::new(start.products),
+        }
     }
 
     /// Calls so far.

@@ -1,6 +1,7 @@
 //! Problems: local objectives f_i, g_i and their gradients. A problem knows no graph.
 //!
-//! A problem of your own is one `impl Bilevel` with two gradients; everything else has a default. See `examples/own_problem.rs`.
+//! A problem of your own is one `impl Bilevel` with two gradients; everything else has a default. See
+//! `examples/own_problem.rs`.
 mod constants;
 mod counted;
 pub mod learning;
@@ -20,7 +21,8 @@ use crate::rows::{Real, Stack, Threads, Upper, View};
 /// Which call this is: iteration, rows and threads.
 #[derive(Clone, Copy)]
 pub struct At<'a> {
-    /// Iteration: with the agent it names the minibatch and the noise, so the same `k` gives the same sample at any point.
+    /// Iteration: with the agent it names the minibatch and the noise, so the same `k` gives the same sample
+    /// at any point.
     pub k: usize,
     /// The agent of each row.
     pub owned: &'a [usize],
@@ -37,7 +39,8 @@ pub struct Penalty {
     pub g: f64,
 }
 
-/// Starting points, one row per agent of the whole network, or one row where all start alike; what is empty starts at zero.
+/// Starting points, one row per agent of the whole network, or one row where all start alike; what is empty
+/// starts at zero.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
     /// Upper variable.
@@ -133,7 +136,8 @@ pub trait SingleLevel<T: Real>: Send + Sync {
     fn agents(&self) -> usize;
     /// Length of x.
     fn width(&self) -> usize;
-    /// Into how many blocks an agent's data is cut; iteration k uses block k mod this. One block is a full batch.
+    /// Into how many blocks an agent's data is cut; iteration k uses block k mod this. One block is a full
+    /// batch.
     fn blocks(&self) -> usize {
         1
     }

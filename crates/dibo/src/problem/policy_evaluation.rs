@@ -1,6 +1,8 @@
-//! Policy evaluation (appendix C): fit a linear value function to the Bellman targets of many agents' rewards.
+//! Policy evaluation (appendix C): fit a linear value function to the Bellman targets of many agents'
+//! rewards.
 //!
-//! f_i(x,y) = f_weight/2 ‖Φx − y‖² + τ/2 ‖x‖² and g_i(x,y) = g_weight ‖y − r_i − γPΦx‖², so that everything has a closed form.
+//! f_i(x,y) = f_weight/2 ‖Φx − y‖² + τ/2 ‖x‖² and g_i(x,y) = g_weight ‖y − r_i − γPΦx‖², so that everything
+//! has a closed form.
 use super::constants::{ClosedForms, Constants};
 use super::{At, Bilevel, Penalty, SecondOrder, SingleLevel};
 use crate::rng::{Purpose, stream};
@@ -38,8 +40,9 @@ pub struct PolicyEvaluation {
     exact: Exact,
 }
 
-/// What a random instance looks like. The default is the paper's: ten agents, twenty states, five features, γ = 0.9, τ = 0.1, features
-/// and rewards uniform on [0, 1], transitions row-normalised, one Φ and P for all agents and rewards of each agent's own.
+/// What a random instance looks like. The default is the paper's: ten agents, twenty states, five features, γ
+/// = 0.9, τ = 0.1, features and rewards uniform on [0, 1], transitions row-normalised, one Φ and P for all
+/// agents and rewards of each agent's own.
 #[derive(Clone, Debug)]
 pub struct Instance {
     /// Number of agents.
@@ -62,7 +65,16 @@ pub struct Instance {
 
 impl Default for Instance {
     fn default() -> Self {
-        Instance { agents: 10, states: 20, features: 5, gamma: 0.9, tau: 0.1, feature_patterns: 1, reward_patterns: 0, blocks: false }
+        Instance {
+            agents: 10,
+            states: 20,
+            features: 5,
+            gamma: 0.9,
+            tau: 0.1,
+            feature_patterns: 1,
+            reward_patterns: 0,
+            blocks: false,
+        }
     }
 }
 
@@ -70,14 +82,18 @@ impl Instance {
     /// Draws one; says what is wrong with the sizes.
     pub fn random(&self, seed: u64) -> Result<PolicyEvaluation, String> {
         let mut r = stream(seed, Purpose::Instance, 0, 0);
-        let mut table = |rows: usize, columns: usize| -> Table { (0..rows).map(|_| (0..columns).map(|_| r.random()).collect()).collect() };
-        let phi: Vec<Table> = (0..self.feature_patterns.max(1)).map(|_| table(self.states, self.features)).collect();
+        let mut table = |rows: usize, columns: usize| -> Table {
+            (0..rows).map(|_| (0..columns).map(|_| r.random()).collect()).collect()
+        };
+        let phi: Vec<Table> =
+            (0..self.feature_patterns.max(1)).map(|_| table(self.states, self.features)).collect();
         let mut p = table(self.states, self.states);
         for row in &mut p {
             let sum: f64 = row.iter().sum();
             row.iter_mut().for_each(|v| *v /= sum);
         }
-        let base = table(if self.reward_patterns == 0 { self.agents } else { self.reward_patterns }, self.states);
+        let base =
+            table(if self.reward_patterns == 0 { self.agents } else { self.reward_patterns }, self.states);
         let pick = |i: usize, count: usize| if self.blocks { i * count / self.agents } else { i % count };
         let features: Vec<&Table> = (0..self.agents).map(|i| &phi[pick(i, phi.len())]).collect();
         let rewards: Table = (0..self.agents).map(|i| base[pick(i, base.len())].clone()).collect();
@@ -93,8 +109,8 @@ struct Model {
     packed: Packed,
 }
 
-/// Φ and M by feature and group of states. The last group ends at the last state and so overlaps the one before; `reduce` has
-/// zeros there, so that no state counts twice in a sum.
+/// Φ and M by feature and group of states. The last group ends at the last state and so overlaps the one
+/// before; `reduce` has zeros there, so that no state counts twice in a sum.
 #[derive(Clone, Debug)]
 struct Packed {
     states: usize,
@@ -132,27 +148,43 @@ impl PolicyEvaluation {
         instance.random(seed).expect("random tables have the right shapes")
     }
 
-    /// An explicit instance: features of each agent (states × features), transitions (states × states), rewards (agents × states).
-    pub fn from_tables(features: &[&Table], transition: &Table, rewards: &Table, gamma: f64, tau: f64) -> Result<Self, String> {
+    /// An explicit instance: features of each agent (states × features), transitions (states × states),
+    /// rewards (agents × states).
+    pub fn from_tables(
+        features: &[&Table],
+        transition: &Table,
+        rewards: &Table,
+        gamma: f64,
+        tau: f64,
+    ) -> Result<Self, String> {
         let (n, s) = (rewards.len(), transition.len());
         let d = features.first().and_then(|f| f.first()).map_or(0, |row| row.len());
         if n == 0 || s == 0 || d == 0 {
             return Err(format!("{n} agents, {s} states and {d} features; each must be 1 or more"));
         }
-        let shape = |name: &str, t: &Table, rows: usize, columns: usize| match t.len() == rows && t.iter().all(|r| r.len() == columns) {
+        let shape = |name: &str, t: &Table, rows: usize, columns: usize| match t.len() == rows
+            && t.iter().all(|r| r.len() == columns)
+        {
             true if t.iter().flatten().all(|v| v.is_finite()) => Ok(()),
             true => Err(format!("{name} holds a number that is not finite")),
             false => Err(format!("{name} must have {rows} rows of {columns} numbers")),
         };
         shape("transition", transition, s, s)?;
         shape("rewards", rewards, n, s)?;
-        if let Some((i, row)) =
-            transition.iter().enumerate().find(|(_, r)| (r.iter().sum::<f64>() - 1.0).abs() > 1e-9 || r.iter().any(|p| *p < 0.0))
+        if let Some((i, row)) = transition
+            .iter()
+            .enumerate()
+            .find(|(_, r)| (r.iter().sum::<f64>() - 1.0).abs() > 1e-9 || r.iter().any(|p| *p < 0.0))
         {
-            return Err(format!("transition row {i} sums to {}; each row must be probabilities that sum to 1", row.iter().sum::<f64>()));
+            return Err(format!(
+                "transition row {i} sums to {}; each row must be probabilities that sum to 1",
+                row.iter().sum::<f64>()
+            ));
         }
         if !((0.0..=1.0).contains(&gamma) && tau >= 0.0 && tau.is_finite()) {
-            return Err(format!("gamma is {gamma} and tau is {tau}; gamma must lie in [0, 1] and tau be 0 or more"));
+            return Err(format!(
+                "gamma is {gamma} and tau is {tau}; gamma must lie in [0, 1] and tau be 0 or more"
+            ));
         }
         let p = DMatrix::from_fn(s, s, |i, j| transition[i][j]);
         let (mut models, mut seen, mut model_of) = (Vec::new(), Vec::<&Table>::new(), Vec::new());
@@ -183,24 +215,31 @@ impl PolicyEvaluation {
             noise: vec![0.0; s],
             norms: transition.iter().map(|row| row.iter().map(|p| p * p).sum::<f64>().sqrt()).collect(),
             seed: 0,
-            exact: Exact { h: DMatrix::zeros(d, d), b: DVector::zeros(d), c: 0.0, solution: DVector::zeros(d) },
+            exact: Exact {
+                h: DMatrix::zeros(d, d),
+                b: DVector::zeros(d),
+                c: 0.0,
+                solution: DVector::zeros(d),
+            },
         };
         problem.solve()?;
         Ok(problem)
     }
 
-    /// The reading that reproduces the paper's table: f_weight = 1, g_weight = ½ (to be used with the normalised penalty).
+    /// The reading that reproduces the paper's table: f_weight = 1, g_weight = ½ (to be used with the
+    /// normalised penalty).
     pub fn normalised(self) -> Self {
         self.weights(1.0, 0.5)
     }
 
-    /// Other factors of ½‖Φx − y‖² in f and of ‖y − r − γPΦx‖² in g; panics where [`try_weights`](Self::try_weights) has an error.
+    /// Other factors of ½‖Φx − y‖² in f and of ‖y − r − γPΦx‖² in g; panics where
+    /// [`try_weights`](Self::try_weights) has an error.
     pub fn weights(self, f_weight: f64, g_weight: f64) -> Self {
         self.try_weights(f_weight, g_weight).expect("weights of ordinary size")
     }
 
-    /// Other factors of ½‖Φx − y‖² in f and of ‖y − r − γPΦx‖² in g. Weights so large or so small that the objective overflows or is no
-    /// longer strongly convex are an error.
+    /// Other factors of ½‖Φx − y‖² in f and of ‖y − r − γPΦx‖² in g. Weights so large or so small that the
+    /// objective overflows or is no longer strongly convex are an error.
     pub fn try_weights(mut self, f_weight: f64, g_weight: f64) -> Result<Self, String> {
         (self.f_weight, self.g_weight) = (f_weight, g_weight);
         self.solve().map_err(|e| format!("f_weight is {f_weight}: {e}"))?;
@@ -256,7 +295,8 @@ impl PolicyEvaluation {
         (&self.exact.h * DVector::from_column_slice(x) - &self.exact.b).as_slice().to_vec()
     }
 
-    /// The largest singular value of M = γPΦ (of the mean M if agents differ): what the steps' instability condition needs.
+    /// The largest singular value of M = γPΦ (of the mean M if agents differ): what the steps' instability
+    /// condition needs.
     pub fn sigma_max(&self) -> f64 {
         self.mean(|i| self.models[self.model_of[i]].m.clone()).singular_values().max()
     }
@@ -280,9 +320,11 @@ impl PolicyEvaluation {
             phi.transpose() * phi
         });
         let (f, g) = (self.f_weight, 2.0 * lambda * self.g_weight);
-        // y_λ = (f Φ̄x + g(r̄ + M̄x)) / (f + g); the gradient in x is f·mean Φᵀ(Φx − y_λ) + τx − g M̄ᵀ(y_λ − r̄ − M̄x).
+        // y_λ = (f Φ̄x + g(r̄ + M̄x)) / (f + g); the gradient in x is f·mean Φᵀ(Φx − y_λ) + τx − g M̄ᵀ(y_λ −
+        // r̄ − M̄x).
         let (y1, y0) = ((&phi * f + &m * g) / (f + g), &r * (g / (f + g)));
-        let h = &phi2 * f - phi.transpose() * &y1 * f + DMatrix::identity(self.features(), self.features()) * self.tau
+        let h = &phi2 * f - phi.transpose() * &y1 * f
+            + DMatrix::identity(self.features(), self.features()) * self.tau
             - m.transpose() * (&y1 - &m) * g;
         let b = phi.transpose() * &y0 * f + m.transpose() * (&y0 - &r) * g;
         h.lu().solve(&b).expect("positive definite like F*").as_slice().to_vec()
@@ -299,9 +341,11 @@ impl PolicyEvaluation {
 
     /// y*(x) = r̄ + M̄x, hence F*(x) = f_weight/2 · mean ‖(Φ_i − M̄)x − r̄‖² + τ/2 ‖x‖².
     fn solve(&mut self) -> Result<(), String> {
-        let (r, m, d) = (self.mean_reward(), self.mean(|i| self.models[self.model_of[i]].m.clone()), self.features());
+        let (r, m, d) =
+            (self.mean_reward(), self.mean(|i| self.models[self.model_of[i]].m.clone()), self.features());
         let residual = |i: usize| &self.models[self.model_of[i]].phi - &m;
-        let h = self.mean(|i| residual(i).transpose() * residual(i)) * self.f_weight + DMatrix::identity(d, d) * self.tau;
+        let h = self.mean(|i| residual(i).transpose() * residual(i)) * self.f_weight
+            + DMatrix::identity(d, d) * self.tau;
         let b = self.mean(residual).transpose() * &r * self.f_weight;
         let solution = h.clone().cholesky().map(|c| c.solve(&b));
         let solution = solution.ok_or("the objective is not strongly convex: tau must be above 0")?;
@@ -348,12 +392,17 @@ impl Packed {
     fn new(phi: &DMatrix<f64>, m: &DMatrix<f64>) -> Self {
         let (states, features) = phi.shape();
         let groups = states / LANES + usize::from(!states.is_multiple_of(LANES));
-        let offsets: Vec<usize> = if states < LANES { Vec::new() } else { (0..groups).map(|g| (g * LANES).min(states - LANES)).collect() };
+        let offsets: Vec<usize> = if states < LANES {
+            Vec::new()
+        } else {
+            (0..groups).map(|g| (g * LANES).min(states - LANES)).collect()
+        };
         let (mut forward, mut reduce) = (Vec::new(), Vec::new());
         for q in 0..features {
             for (g, offset) in offsets.iter().enumerate() {
-                let eight =
-                    |t: &DMatrix<f64>, first: usize| std::array::from_fn(|l| if offset + l < first { 0.0 } else { t[(offset + l, q)] });
+                let eight = |t: &DMatrix<f64>, first: usize| {
+                    std::array::from_fn(|l| if offset + l < first { 0.0 } else { t[(offset + l, q)] })
+                };
                 forward.push(Both { phi: eight(phi, 0), m: eight(m, 0) });
                 reduce.push(Both { phi: eight(phi, g * LANES), m: eight(m, g * LANES) });
             }
@@ -385,7 +434,11 @@ struct Agent<'a> {
 
 /// One feature's part of Mᵀgap − Φᵀe for each agent, lane by lane.
 #[inline(always)]
-fn products<V: Eight, const G: usize, const A: usize>(tables: &[Both; G], e: &[[V; G]; A], gap: &[[V; G]; A]) -> [V; A] {
+fn products<V: Eight, const G: usize, const A: usize>(
+    tables: &[Both; G],
+    e: &[[V; G]; A],
+    gap: &[[V; G]; A],
+) -> [V; A] {
     let (mut sum, mut other) = ([V::splat(0.0); A], [V::splat(0.0); A]);
     for g in 0..G {
         let (phi, m) = (V::load(&tables[g].phi), V::load(&tables[g].m));
@@ -400,13 +453,20 @@ fn products<V: Eight, const G: usize, const A: usize>(tables: &[Both; G], e: &[[
     sum
 }
 
-/// The directions of `A` agents, from `G` groups of eight states that stay in registers; each entry of Φ and M is read once for all of them.
-/// What an agent gets does not depend on who is with it.
+/// The directions of `A` agents, from `G` groups of eight states that stay in registers; each entry of Φ and
+/// M is read once for all of them. What an agent gets does not depend on who is with it.
 #[inline(always)]
-fn directions_of_groups<V: Eight, const G: usize, const A: usize>(packed: &Packed, first: usize, c: Factors, agents: &mut [Agent<'_>; A]) {
+fn directions_of_groups<V: Eight, const G: usize, const A: usize>(
+    packed: &Packed,
+    first: usize,
+    c: Factors,
+    agents: &mut [Agent<'_>; A],
+) {
     let Packed { states, features, .. } = *packed;
     let offsets: &[usize; G] = packed.offsets[first..first + G].try_into().expect("G groups");
-    let table = |of: &'_ [Both], q: usize| -> *const [Both; G] { of[q * packed.offsets.len() + first..][..G].as_ptr().cast() };
+    let table = |of: &'_ [Both], q: usize| -> *const [Both; G] {
+        of[q * packed.offsets.len() + first..][..G].as_ptr().cast()
+    };
     let zero = V::splat(0.0);
     let (mut px, mut mx) = ([[zero; G]; A], [[zero; G]; A]);
     for q in 0..features {
@@ -430,12 +490,15 @@ fn directions_of_groups<V: Eight, const G: usize, const A: usize>(packed: &Packe
         let (_, v) = v.split_at(features);
         let ((y, z), (dy, dz)) = (v.split_at(states), d[features..].split_at_mut(states));
         // Checked once, not group by group: offsets rise.
-        assert!(offsets[G - 1] + LANES <= states && r.len() >= states && z.len() >= states && dz.len() >= states);
+        assert!(
+            offsets[G - 1] + LANES <= states && r.len() >= states && z.len() >= states && dz.len() >= states
+        );
         for g in 0..G {
             let at = offsets[g];
             // SAFETY: checked above.
             let (y, z, r) = unsafe { (eight::<V>(y, at), eight::<V>(z, at), eight::<V>(r, at)) };
-            let (to_y, to_z) = unsafe { (&mut *dy.as_mut_ptr().add(at).cast(), &mut *dz.as_mut_ptr().add(at).cast()) };
+            let (to_y, to_z) =
+                unsafe { (&mut *dy.as_mut_ptr().add(at).cast(), &mut *dz.as_mut_ptr().add(at).cast()) };
             let target = r.add(mx[a][g]);
             e[a][g] = cf.mul(y.sub(px[a][g]));
             gap[a][g] = cg.mul(z.sub(y));
@@ -477,7 +540,8 @@ fn directions_of_agents<V: Eight, const A: usize>(packed: &Packed, c: Factors, m
     }
 }
 
-/// Rows of variables and directions, and whose they are; `noisy` are the rewards of the only agent, where they are not the problem's own.
+/// Rows of variables and directions, and whose they are; `noisy` are the rewards of the only agent, where
+/// they are not the problem's own.
 struct Block<'a> {
     problem: &'a PolicyEvaluation,
     c: Factors,
@@ -511,8 +575,9 @@ fn directions_of_block<V: Eight>(block: Block<'_>) {
     }
 }
 
-/// Of so many runs of so many agents, the last is done in registers of half the width, to the same bits: a CPU that multiplies in its widest
-/// registers for some 30 µs on end lowers its clock, by a seventh where it was measured, and all that follows pays for it.
+/// Of so many runs of so many agents, the last is done in registers of half the width, to the same bits: a
+/// CPU that multiplies in its widest registers for some 30 µs on end lowers its clock, by a seventh where it
+/// was measured, and all that follows pays for it.
 const RUNS: usize = 4;
 const RUN: usize = 64;
 
@@ -588,7 +653,11 @@ impl Bilevel<f64> for PolicyEvaluation {
     }
 
     fn penalty_directions(&self, at: At<'_>, penalty: Penalty, v: &Stack<f64, 3>, d: &mut Stack<f64, 3>) {
-        let c = Factors { f: penalty.f * self.f_weight, g: 2.0 * penalty.g * self.g_weight, tau: penalty.f * self.tau };
+        let c = Factors {
+            f: penalty.f * self.f_weight,
+            g: 2.0 * penalty.g * self.g_weight,
+            tau: penalty.f * self.tau,
+        };
         if self.states() < LANES {
             return super::penalty_directions_by_agent(self, at, penalty, v, d);
         }
@@ -598,7 +667,8 @@ impl Bilevel<f64> for PolicyEvaluation {
             if self.noise[0] == 0.0 {
                 return directions_on_this_cpu(Block { problem: self, c, owned, noisy: None, stride, v, d });
             }
-            for ((owned, v), d) in owned.chunks(1).zip(v.chunks_exact(stride)).zip(d.chunks_exact_mut(stride)) {
+            for ((owned, v), d) in owned.chunks(1).zip(v.chunks_exact(stride)).zip(d.chunks_exact_mut(stride))
+            {
                 let mut buffer = Buffer::new();
                 let noisy = Some(self.observed(owned[0], at.k, &mut buffer));
                 directions_on_this_cpu(Block { problem: self, c, owned, noisy, stride, v, d });
@@ -619,7 +689,8 @@ impl Bilevel<f64> for PolicyEvaluation {
         let m = self.mean(|i| self.models[self.model_of[i]].m.clone());
         // f's Hessian on a pair of singular vectors of Φ: f_weight [[σ², −σ], [−σ, 1]] + τ on x alone.
         let f_curvature = |sigma: f64| {
-            let (xx, xy, yy) = (self.f_weight * sigma * sigma + self.tau, self.f_weight * sigma, self.f_weight);
+            let (xx, xy, yy) =
+                (self.f_weight * sigma * sigma + self.tau, self.f_weight * sigma, self.f_weight);
             0.5 * (xx + yy) + (0.25 * (xx - yy) * (xx - yy) + xy * xy).sqrt()
         };
         let (best, r) = (&self.exact.solution, self.mean_reward());
@@ -628,10 +699,16 @@ impl Bilevel<f64> for PolicyEvaluation {
             let residual = &l.phi - &m;
             self.f_weight * ((&residual * best - &r).norm() + residual.singular_values().max() * best.norm())
         };
-        let kind =
-            |i: usize| (0..i).find(|j| self.model_of[*j] == self.model_of[i] && self.rewards.row(*j) == self.rewards.row(i)).unwrap_or(i);
+        let kind = |i: usize| {
+            (0..i)
+                .find(|j| {
+                    self.model_of[*j] == self.model_of[i] && self.rewards.row(*j) == self.rewards.row(i)
+                })
+                .unwrap_or(i)
+        };
         // With noise every agent is one of its own.
-        let kinds = (0..self.model_of.len()).map(|i| if self.noise[0] == 0.0 { kind(i) } else { i }).collect();
+        let kinds =
+            (0..self.model_of.len()).map(|i| if self.noise[0] == 0.0 { kind(i) } else { i }).collect();
         Some(Constants {
             mu: 2.0 * self.g_weight,
             l_f0: largest(&steepest),
@@ -641,7 +718,9 @@ impl Bilevel<f64> for PolicyEvaluation {
             l_g2: 0.0,
             g_curvature: self.g_curvature(),
             sigma_max: Some(m.singular_values().max()),
-            l_single: Some(largest(&|l| self.f_weight * (&l.phi - &l.m).singular_values().max().powi(2) + self.tau)),
+            l_single: Some(largest(&|l| {
+                self.f_weight * (&l.phi - &l.m).singular_values().max().powi(2) + self.tau
+            })),
             exact: true,
             region: "L_f0 for ‖x − x*‖ ≤ ‖x*‖ and y = y*(x), the others everywhere",
             kinds,
@@ -654,7 +733,11 @@ impl Bilevel<f64> for PolicyEvaluation {
 
     fn metrics(&self, x: &[f64], _y: Option<&[f64]>) -> Vec<(&'static str, f64)> {
         let gradient = self.hypergradient(x).iter().map(|g| g * g).sum::<f64>().sqrt();
-        vec![("relative_error", self.relative_error(x)), ("objective", self.objective(x)), ("hypergradient", gradient)]
+        vec![
+            ("relative_error", self.relative_error(x)),
+            ("objective", self.objective(x)),
+            ("hypergradient", gradient),
+        ]
     }
 }
 
@@ -719,7 +802,8 @@ impl SingleLevel<f64> for PolicyEvaluation {
             let r = self.observed(agent, at.k, &mut buffer);
             d.iter_mut().zip(x).for_each(|(d, x)| *d = self.tau * x);
             for s in 0..r.len() {
-                let e = self.f_weight * ((0..x.len()).map(|q| (phi[(s, q)] - m[(s, q)]) * x[q]).sum::<f64>() - r[s]);
+                let e = self.f_weight
+                    * ((0..x.len()).map(|q| (phi[(s, q)] - m[(s, q)]) * x[q]).sum::<f64>() - r[s]);
                 (0..x.len()).for_each(|q| d[q] += e * (phi[(s, q)] - m[(s, q)]));
             }
         });
@@ -732,6 +816,8 @@ impl SingleLevel<f64> for PolicyEvaluation {
             ((phi - m) * &x - DVector::from_column_slice(self.rewards.row(i))).norm_squared()
         };
         let n = self.model_of.len();
-        Some(0.5 * self.f_weight * (0..n).map(one).sum::<f64>() / n as f64 + 0.5 * self.tau * x.norm_squared())
+        Some(
+            0.5 * self.f_weight * (0..n).map(one).sum::<f64>() / n as f64 + 0.5 * self.tau * x.norm_squared(),
+        )
     }
 }

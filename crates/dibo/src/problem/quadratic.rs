@@ -1,6 +1,7 @@
 //! A general quadratic bilevel problem with closed forms, for tests and for learning what an algorithm does.
 //!
-//! f_i(x,y) = ½xᵀPᵢx + ½yᵀQᵢy + xᵀSᵢy + pᵢᵀx + qᵢᵀy and g_i(x,y) = ½yᵀHᵢy + xᵀCᵢy + hᵢᵀy, with Hᵢ positive definite.
+//! f_i(x,y) = ½xᵀPᵢx + ½yᵀQᵢy + xᵀSᵢy + pᵢᵀx + qᵢᵀy and g_i(x,y) = ½yᵀHᵢy + xᵀCᵢy + hᵢᵀy, with Hᵢ positive
+//! definite.
 use super::constants::{ClosedForms, Constants};
 use super::{At, Bilevel, SecondOrder, SingleLevel};
 use crate::rng::{Purpose, stream};
@@ -29,12 +30,14 @@ pub struct Quadratic {
 }
 
 impl Quadratic {
-    /// Random matrices, different for each agent; with `indefinite`, the agents' Pᵢ and Qᵢ need not be positive definite.
+    /// Random matrices, different for each agent; with `indefinite`, the agents' Pᵢ and Qᵢ need not be
+    /// positive definite.
     pub fn random(agents: usize, dx: usize, dy: usize, seed: u64, indefinite: bool) -> Self {
         let locals: Vec<Local> = (0..agents)
             .map(|i| {
                 let mut r = stream(seed, Purpose::Instance, i as u64, 0);
-                let mut table = |rows, columns| DMatrix::from_fn(rows, columns, |_, _| r.random_range(-1.0..1.0));
+                let mut table =
+                    |rows, columns| DMatrix::from_fn(rows, columns, |_, _| r.random_range(-1.0..1.0));
                 let square = |m: DMatrix<f64>, floor: f64| {
                     let n = m.nrows();
                     &m * m.transpose() / n as f64 + DMatrix::identity(n, n) * floor
@@ -58,8 +61,12 @@ impl Quadratic {
             })
             .collect();
         let n = agents as f64;
-        let sum = |of: fn(&Local) -> &DMatrix<f64>| locals[1..].iter().fold(of(&locals[0]).clone(), |a, l| a + of(l)) / n;
-        let sum0 = |of: fn(&Local) -> &DVector<f64>| locals[1..].iter().fold(of(&locals[0]).clone(), |a, l| a + of(l)) / n;
+        let sum = |of: fn(&Local) -> &DMatrix<f64>| {
+            locals[1..].iter().fold(of(&locals[0]).clone(), |a, l| a + of(l)) / n
+        };
+        let sum0 = |of: fn(&Local) -> &DVector<f64>| {
+            locals[1..].iter().fold(of(&locals[0]).clone(), |a, l| a + of(l)) / n
+        };
         let mean = Local {
             p: sum(|l| &l.p),
             q: sum(|l| &l.q),
@@ -98,7 +105,11 @@ impl Quadratic {
     pub fn objective(&self, x: &[f64]) -> f64 {
         let m = &self.mean;
         let (x, y) = (DVector::from_column_slice(x), DVector::from_vec(self.lower_solution(x)));
-        0.5 * x.dot(&(&m.p * &x)) + 0.5 * y.dot(&(&m.q * &y)) + x.dot(&(&m.s * &y)) + m.p0.dot(&x) + m.q0.dot(&y)
+        0.5 * x.dot(&(&m.p * &x))
+            + 0.5 * y.dot(&(&m.q * &y))
+            + x.dot(&(&m.s * &y))
+            + m.p0.dot(&x)
+            + m.q0.dot(&y)
     }
 
     /// The stationary point of F(x, y*(x)), by solving the linear system that the hypergradient is.
@@ -123,7 +134,9 @@ impl Quadratic {
     fn root(&self, map: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
         let n = self.shape().0;
         let b = DVector::from_vec(map(&vec![0.0; n]));
-        let column = |j: usize| DVector::from_vec(map(&(0..n).map(|i| f64::from(u8::from(i == j))).collect::<Vec<_>>())) - &b;
+        let column = |j: usize| {
+            DVector::from_vec(map(&(0..n).map(|i| f64::from(u8::from(i == j))).collect::<Vec<_>>())) - &b
+        };
         let a = DMatrix::from_columns(&(0..n).map(column).collect::<Vec<_>>());
         (-a.lu().solve(&b).expect("one stationary point")).as_slice().to_vec()
     }
@@ -153,7 +166,11 @@ impl ClosedForms for Quadratic {
 
     fn values(&self, x: &[f64], y: &[f64]) -> (f64, f64) {
         let (m, x, y) = (&self.mean, DVector::from_column_slice(x), DVector::from_column_slice(y));
-        let f = 0.5 * x.dot(&(&m.p * &x)) + 0.5 * y.dot(&(&m.q * &y)) + x.dot(&(&m.s * &y)) + m.p0.dot(&x) + m.q0.dot(&y);
+        let f = 0.5 * x.dot(&(&m.p * &x))
+            + 0.5 * y.dot(&(&m.q * &y))
+            + x.dot(&(&m.s * &y))
+            + m.p0.dot(&x)
+            + m.q0.dot(&y);
         (f, 0.5 * y.dot(&(&m.h * &y)) + x.dot(&(&m.c * &y)) + m.h0.dot(&y))
     }
 
@@ -211,7 +228,11 @@ impl Bilevel<f64> for Quadratic {
             at_best.norm() + (&l.q * &jacobian + l.s.transpose()).singular_values().max() * best.norm()
         };
         Some(Constants {
-            mu: self.locals.iter().map(|l| l.h.clone().symmetric_eigenvalues().min()).fold(f64::INFINITY, f64::min),
+            mu: self
+                .locals
+                .iter()
+                .map(|l| l.h.clone().symmetric_eigenvalues().min())
+                .fold(f64::INFINITY, f64::min),
             l_f0: largest(&steepest),
             l_f1: largest(&|l| size(blocks(&l.p, &l.s, &l.q))),
             l_f2: 0.0,

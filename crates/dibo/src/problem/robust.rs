@@ -1,7 +1,8 @@
-//! A small nonconvex bilevel problem with closed forms, on which all of Assumption 3 holds everywhere: a robust fit.
+//! A small nonconvex bilevel problem with closed forms, on which all of Assumption 3 holds everywhere: a
+//! robust fit.
 //!
-//! f_i(x,y) = w Σ_j ρ(y_j − b_ij) + τ/2 ‖x‖² with ρ(u) = u²/(1 + u²), and g_i(x,y) = ½‖y − C_i x − h_i‖². So y*(x) = C̄x + h̄, and F* is a sum of
-//! wells: far from a well it is flat, between two it is concave.
+//! f_i(x,y) = w Σ_j ρ(y_j − b_ij) + τ/2 ‖x‖² with ρ(u) = u²/(1 + u²), and g_i(x,y) = ½‖y − C_i x − h_i‖². So
+//! y*(x) = C̄x + h̄, and F* is a sum of wells: far from a well it is flat, between two it is concave.
 use super::constants::{ClosedForms, Constants};
 use super::{At, Bilevel, SecondOrder, SingleLevel};
 use crate::rng::{Purpose, stream};
@@ -41,8 +42,8 @@ const MOST_CURVED: f64 = 2.0;
 const MOST_TWISTED: f64 = 4.6686;
 
 impl Robust {
-    /// Random maps and targets: what all agents share, and a part of each one's own. There are more targets than x can meet, so some are given up, and which ones depends on where
-    /// the agents start.
+    /// Random maps and targets: what all agents share, and a part of each one's own. There are more targets
+    /// than x can meet, so some are given up, and which ones depends on where the agents start.
     pub fn random(agents: usize, dx: usize, dy: usize, seed: u64) -> Self {
         let table = |agent: u64, part: u64, rows: usize, columns: usize, size: f64| {
             let mut r = stream(seed, Purpose::Instance, agent, part);
@@ -84,8 +85,11 @@ impl ClosedForms for Robust {
     fn penalty_lower_solution(&self, x: &[f64], lambda: f64) -> Vec<f64> {
         let (n, far) = (self.b.len() as f64, self.weight * STEEPEST / lambda);
         let solve = |(j, centre): (usize, f64)| {
-            let value = |y: f64| self.b.iter().map(|b| self.weight * slope(y - b[j])).sum::<f64>() / n + lambda * (y - centre);
-            let rise = |y: f64| self.b.iter().map(|b| self.weight * curvature(y - b[j])).sum::<f64>() / n + lambda;
+            let value = |y: f64| {
+                self.b.iter().map(|b| self.weight * slope(y - b[j])).sum::<f64>() / n + lambda * (y - centre)
+            };
+            let rise =
+                |y: f64| self.b.iter().map(|b| self.weight * curvature(y - b[j])).sum::<f64>() / n + lambda;
             let (mut low, mut high, mut y) = (centre - far, centre + far, centre);
             for _ in 0..100 {
                 let v = value(y);
@@ -107,15 +111,20 @@ impl ClosedForms for Robust {
 
     fn values(&self, x: &[f64], y: &[f64]) -> (f64, f64) {
         let (xv, yv, n) = (DVector::from_column_slice(x), DVector::from_column_slice(y), self.c.len() as f64);
-        let f = self.b.iter().map(|b| (&yv - b).iter().map(|u| rho(*u)).sum::<f64>()).sum::<f64>() * self.weight / n;
-        let g = self.c.iter().zip(&self.h).map(|(c, h)| 0.5 * (&yv - c * &xv - h).norm_squared()).sum::<f64>() / n;
+        let f = self.b.iter().map(|b| (&yv - b).iter().map(|u| rho(*u)).sum::<f64>()).sum::<f64>()
+            * self.weight
+            / n;
+        let g =
+            self.c.iter().zip(&self.h).map(|(c, h)| 0.5 * (&yv - c * &xv - h).norm_squared()).sum::<f64>()
+                / n;
         (f + 0.5 * self.tau * xv.norm_squared(), g)
     }
 
     fn hypergradient(&self, x: &[f64]) -> Vec<f64> {
         let y = DVector::from_vec(self.lower_solution(x));
         let n = self.b.len() as f64;
-        let fy = self.b.iter().fold(DVector::zeros(y.len()), |sum, b| sum + (&y - b).map(slope)) * (self.weight / n);
+        let fy = self.b.iter().fold(DVector::zeros(y.len()), |sum, b| sum + (&y - b).map(slope))
+            * (self.weight / n);
         (self.mean_c.transpose() * fy + DVector::from_column_slice(x) * self.tau).as_slice().to_vec()
     }
 }
@@ -139,7 +148,8 @@ impl Bilevel<f64> for Robust {
     }
 
     fn grad_g(&self, agent: usize, _k: usize, x: &[f64], y: &[f64], gx: &mut [f64], gy: &mut [f64]) {
-        let gap = DVector::from_column_slice(y) - &self.c[agent] * DVector::from_column_slice(x) - &self.h[agent];
+        let gap =
+            DVector::from_column_slice(y) - &self.c[agent] * DVector::from_column_slice(x) - &self.h[agent];
         gx.copy_from_slice((-(self.c[agent].transpose() * &gap)).as_slice());
         gy.copy_from_slice(gap.as_slice());
     }
@@ -180,7 +190,11 @@ impl Bilevel<f64> for Robust {
             Some(_) => (self.values(x, &self.lower_solution(x)).0, DVector::from_vec(self.hypergradient(x))),
             None => self.single(x),
         };
-        vec![("loss", objective), ("hypergradient", gradient.norm()), ("gradient_squared", gradient.norm_squared())]
+        vec![
+            ("loss", objective),
+            ("hypergradient", gradient.norm()),
+            ("gradient_squared", gradient.norm_squared()),
+        ]
     }
 }
 

@@ -1,5 +1,6 @@
-//! The inner loops. Each is written once as plain Rust and compiled three times (AVX-512, AVX2, baseline); the CPU's features are
-//! looked up at run time. Element-wise work gives the same bits at every width, and mixing never sums across lanes.
+//! The inner loops. Each is written once as plain Rust and compiled three times (AVX-512, AVX2, baseline);
+//! the CPU's features are looked up at run time. Element-wise work gives the same bits at every width, and
+//! mixing never sums across lanes.
 use super::{Disjoint, GROUP, LANES, Real, Source};
 use std::ops::Range;
 
@@ -34,7 +35,8 @@ macro_rules! for_each_cpu {
 
 pub(crate) use for_each_cpu;
 
-/// 3 with AVX-512, 2 with AVX2 and FMA, 1 otherwise; looked up once. `DIBO_CPU=avx2` or `baseline` makes a better CPU do as if it were that one, for tests.
+/// 3 with AVX-512, 2 with AVX2 and FMA, 1 otherwise; looked up once. `DIBO_CPU=avx2` or `baseline` makes a
+/// better CPU do as if it were that one, for tests.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn cpu_level() -> u8 {
@@ -43,8 +45,15 @@ pub(crate) fn cpu_level() -> u8 {
     #[cold]
     fn look() -> u8 {
         let wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
-        let wide = wide && is_x86_feature_detected!("fma") && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512bw");
-        let level = if wide { 3 } else { 1 + u8::from(is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")) };
+        let wide = wide
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512bw");
+        let level = if wide {
+            3
+        } else {
+            1 + u8::from(is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"))
+        };
         let level = level.min(match std::env::var("DIBO_CPU").as_deref() {
             Ok("baseline") => 1,
             Ok("avx2") => 2,
@@ -104,10 +113,11 @@ for_each_cpu! {
     }
 }
 
-/// Eight numbers in one register, for kernels whose shape the compiler does not see by itself. Where the CPU has it, the multiply-add is fused,
-/// so last bits depend on the kind of CPU; they never depend on threads.
+/// Eight numbers in one register, for kernels whose shape the compiler does not see by itself. Where the CPU
+/// has it, the multiply-add is fused, so last bits depend on the kind of CPU; they never depend on threads.
 pub(crate) trait Eight: Copy {
-    /// How many such, times a handful, a kernel keeps at once: what the CPU's registers hold. Code for more would be slow, and slow to compile.
+    /// How many such, times a handful, a kernel keeps at once: what the CPU's registers hold. Code for more
+    /// would be slow, and slow to compile.
     const WIDEST: usize;
     /// Whether they hold as much of two agents at a time.
     const PAIRS: bool;
@@ -220,7 +230,8 @@ mod wide {
         }
     }
 
-    // SAFETY of all: these are only named inside functions compiled for, and called on, CPUs with AVX2 and FMA.
+    // SAFETY of all: these are only named inside functions compiled for, and called on, CPUs with AVX2 and
+    // FMA.
     impl Eight for [__m256d; 2] {
         // As above, or sums would have other bits.
         const WIDEST: usize = 4;
@@ -254,12 +265,15 @@ mod wide {
         }
         #[inline(always)]
         fn mul_add(self, other: Self, sum: Self) -> Self {
-            unsafe { [_mm256_fmadd_pd(self[0], other[0], sum[0]), _mm256_fmadd_pd(self[1], other[1], sum[1])] }
+            unsafe {
+                [_mm256_fmadd_pd(self[0], other[0], sum[0]), _mm256_fmadd_pd(self[1], other[1], sum[1])]
+            }
         }
         #[inline(always)]
         fn sums([a, b, c, d]: [Self; 4]) -> [f64; 4] {
             unsafe {
-                let (low, high) = (sums_of_four(a[0], b[0], c[0], d[0]), sums_of_four(a[1], b[1], c[1], d[1]));
+                let (low, high) =
+                    (sums_of_four(a[0], b[0], c[0], d[0]), sums_of_four(a[1], b[1], c[1], d[1]));
                 let mut out = [0.0; 4];
                 _mm256_storeu_pd(out.as_mut_ptr(), _mm256_add_pd(low, high));
                 out
@@ -277,10 +291,12 @@ mod wide {
     }
 }
 
-/// Sixteen numbers, one [`Group`] of columns, in registers. The mixing kernels name them because the compiler does not find them by itself for every
-/// type; all operations are lane by lane, so they give the same bits as plain arithmetic.
+/// Sixteen numbers, one [`Group`] of columns, in registers. The mixing kernels name them because the compiler
+/// does not find them by itself for every type; all operations are lane by lane, so they give the same bits
+/// as plain arithmetic.
 pub trait Sixteen<T>: Copy {
-    /// Groups of columns at a time: two sums of so many fill at most half of the CPU's registers; 1 where even that does not fit.
+    /// Groups of columns at a time: two sums of so many fill at most half of the CPU's registers; 1 where
+    /// even that does not fit.
     const WIDEST: usize;
     /// The same number sixteen times.
     fn splat(x: T) -> Self;
@@ -339,7 +355,8 @@ mod registers {
 
     macro_rules! sixteen {
         ($t:ty, $register:ty, $count:literal, $widest:literal, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $mul:ident) => {
-            // SAFETY of all: these are only named inside functions compiled for, and called on, CPUs with these registers.
+            // SAFETY of all: these are only named inside functions compiled for, and called on, CPUs with
+            // these registers.
             impl Sixteen<$t> for Registers<$register, $count> {
                 const WIDEST: usize = $widest;
                 #[inline(always)]
@@ -384,12 +401,67 @@ mod registers {
             }
         };
     }
-    sixteen!(f32, __m512, 1, 4, _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_add_ps, _mm512_sub_ps, _mm512_mul_ps);
-    sixteen!(f64, __m512d, 2, 4, _mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_add_pd, _mm512_sub_pd, _mm512_mul_pd);
-    sixteen!(f32, __m256, 2, 2, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_add_ps, _mm256_sub_ps, _mm256_mul_ps);
-    sixteen!(f64, __m256d, 4, 1, _mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_mul_pd);
+    sixteen!(
+        f32,
+        __m512,
+        1,
+        4,
+        _mm512_set1_ps,
+        _mm512_loadu_ps,
+        _mm512_storeu_ps,
+        _mm512_add_ps,
+        _mm512_sub_ps,
+        _mm512_mul_ps
+    );
+    sixteen!(
+        f64,
+        __m512d,
+        2,
+        4,
+        _mm512_set1_pd,
+        _mm512_loadu_pd,
+        _mm512_storeu_pd,
+        _mm512_add_pd,
+        _mm512_sub_pd,
+        _mm512_mul_pd
+    );
+    sixteen!(
+        f32,
+        __m256,
+        2,
+        2,
+        _mm256_set1_ps,
+        _mm256_loadu_ps,
+        _mm256_storeu_ps,
+        _mm256_add_ps,
+        _mm256_sub_ps,
+        _mm256_mul_ps
+    );
+    sixteen!(
+        f64,
+        __m256d,
+        4,
+        1,
+        _mm256_set1_pd,
+        _mm256_loadu_pd,
+        _mm256_storeu_pd,
+        _mm256_add_pd,
+        _mm256_sub_pd,
+        _mm256_mul_pd
+    );
     sixteen!(f32, __m128, 4, 1, _mm_set1_ps, _mm_loadu_ps, _mm_storeu_ps, _mm_add_ps, _mm_sub_ps, _mm_mul_ps);
-    sixteen!(f64, __m128d, 8, 1, _mm_set1_pd, _mm_loadu_pd, _mm_storeu_pd, _mm_add_pd, _mm_sub_pd, _mm_mul_pd);
+    sixteen!(
+        f64,
+        __m128d,
+        8,
+        1,
+        _mm_set1_pd,
+        _mm_loadu_pd,
+        _mm_storeu_pd,
+        _mm_add_pd,
+        _mm_sub_pd,
+        _mm_mul_pd
+    );
 }
 
 /// Like `for_each_cpu`, for kernels that name their registers `V`.
@@ -422,7 +494,8 @@ macro_rules! for_each_register {
     };
 }
 
-/// Which rows flow into which: row `i` receives from `from[start[i]..start[i + 1]]`, in agent order, itself included.
+/// Which rows flow into which: row `i` receives from `from[start[i]..start[i + 1]]`, in agent order, itself
+/// included.
 #[derive(Clone, Copy, Debug)]
 pub struct Csr<'a> {
     /// Where each row's senders begin; one longer than the number of rows.
@@ -456,7 +529,8 @@ impl<T: Real> Weights<'_, T> {
     }
 }
 
-/// The part of a mixing that one call does: receiving rows × columns, and how source and destination are laid out.
+/// The part of a mixing that one call does: receiving rows × columns, and how source and destination are laid
+/// out.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// Receiving rows.
@@ -474,8 +548,8 @@ pub struct Part {
 }
 
 for_each_register! {
-    /// `out[i] = Σ_j b_ij source[j] − minus[i]` for the rows and columns of `part`; `minus` is laid out like `out`, or empty. Parts that run at
-    /// the same time must not overlap.
+    /// `out[i] = Σ_j b_ij source[j] − minus[i]` for the rows and columns of `part`; `minus` is laid out like
+    /// `out`, or empty. Parts that run at the same time must not overlap.
     pub fn push_rows<T: Real, V>(out: &Disjoint<T>, part: Part, source: &[T], csr: Csr<'_>, weights: Weights<'_, T>, minus: &[T]) {
         match weights {
             Weights::Sender(w) => push_some::<T, V>(out, part, source, csr, minus, #[inline(always)] |_, j, _| w[j]),
@@ -485,8 +559,8 @@ for_each_register! {
 }
 
 for_each_register! {
-    /// Copies the columns of `part` to the rows of a panel: v (or nothing), then t with `plus` (or nothing) added. If the weights are the senders'
-    /// own, the copy of t is weighted with them.
+    /// Copies the columns of `part` to the rows of a panel: v (or nothing), then t with `plus` (or nothing)
+    /// added. If the weights are the senders' own, the copy of t is weighted with them.
     pub fn save_rows<T: Real, V>(panel: &mut [T], v: Option<&Disjoint<T>>, t: &Disjoint<T>, part: Part, plus: &[T], weights: Weights<'_, T>) {
         match weights {
             Weights::Sender(w) => save_some::<T, V>(panel, v, t, part, plus, #[inline(always)] |i| Some(w[i])),
@@ -505,10 +579,11 @@ pub struct Pair<V> {
 }
 
 for_each_register! {
-    /// `v[i] = Σ_j a_ij v[j] − η∘t[i]` and `t[i] = Σ_j b_ij t[j] − d[i]` in one walk over the neighbours, for the rows and columns of `part`.
-    /// The step per column `eta` and `d` (or nothing) are laid out like the destination. Equal weights in a row of A are applied to the sum.
-    /// The old t is t + `plus` (or nothing), also laid out like the destination. Where B is applied already, so is `plus`, and the destination still
-    /// holds t. The source may be the destination, if no row reads one that is written before it.
+    /// `v[i] = Σ_j a_ij v[j] − η∘t[i]` and `t[i] = Σ_j b_ij t[j] − d[i]` in one walk over the neighbours, for
+    /// the rows and columns of `part`. The step per column `eta` and `d` (or nothing) are laid out like the
+    /// destination. Equal weights in a row of A are applied to the sum. The old t is t + `plus` (or nothing),
+    /// also laid out like the destination. Where B is applied already, so is `plus`, and the destination
+    /// still holds t. The source may be the destination, if no row reads one that is written before it.
     pub fn push_pull_rows<T: Real, V>(out: Pair<&Disjoint<T>>, part: Part, old: Pair<Source<'_, T>>, csr: Csr<'_>, a: Weights<'_, T>, b: Weights<'_, T>, eta: &[T], d: &[T], plus: &[T]) {
         match (a, b) {
             (Weights::Receiver(a), Weights::Sender(b)) if plus.is_empty() => push_pull_some::<T, V, ASIS>(out, part, old, csr, eta, d, plus, #[inline(always)] |i| Some(a[i]), #[inline(always)] |_, j, _| (None, Some(b[j]))),
@@ -562,7 +637,8 @@ unsafe fn store_at<T: Real, V: Sixteen<T>, const G: usize>(sum: [V; G], to: *mut
     }
 }
 
-/// What a row holds for its readers, v and the old t, at a place in `old` and in `plus` that are known to be there.
+/// What a row holds for its readers, v and the old t, at a place in `old` and in `plus` that are known to be
+/// there.
 #[inline(always)]
 unsafe fn sent<T: Real, V: Sixteen<T>, const G: usize, const OLD: u8>(
     old: Pair<Source<'_, T>>,
@@ -572,11 +648,15 @@ unsafe fn sent<T: Real, V: Sixteen<T>, const G: usize, const OLD: u8>(
 ) -> Pair<[V; G]> {
     unsafe {
         let t = load_at(old.t.start.add(from));
-        Pair { v: load_at(old.v.start.add(from)), t: if OLD == PLUS { sum(t, load_at(plus.as_ptr().add(there))) } else { t } }
+        Pair {
+            v: load_at(old.v.start.add(from)),
+            t: if OLD == PLUS { sum(t, load_at(plus.as_ptr().add(there))) } else { t },
+        }
     }
 }
 
-/// Asks for the group of columns at this place, which need not exist, from memory into the second-level cache.
+/// Asks for the group of columns at this place, which need not exist, from memory into the second-level
+/// cache.
 #[inline(always)]
 fn prefetch<T: Real>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
@@ -656,7 +736,8 @@ fn save_some<T: Real, V: Sixteen<T>>(
     if columns.is_empty() {
         return;
     }
-    let lens = [t.len, v.map_or(usize::MAX, |v| v.len), if plus.is_empty() { usize::MAX } else { plus.len() }];
+    let lens =
+        [t.len, v.map_or(usize::MAX, |v| v.len), if plus.is_empty() { usize::MAX } else { plus.len() }];
     // Places are checked once, not row by row.
     assert!(lens.iter().all(|len| rows.end <= rows_in(*len, stride, columns.end)), "rows of the stacks");
     assert!(rows.len() <= rows_in(panel.len(), source_stride, 2 * columns.len()), "rows of the panel");
@@ -697,7 +778,8 @@ fn push_some<T: Real, V: Sixteen<T>>(
         by_blocks!(row.len(), V::WIDEST, |c, G| {
             // Every row hears itself, so there is a first sender; the sum begins with it.
             let j = senders[0] as usize;
-            let mut t: [V; G] = weighted(Some(weight(i, j, entries.start)), load(source, j * source_stride + c));
+            let mut t: [V; G] =
+                weighted(Some(weight(i, j, entries.start)), load(source, j * source_stride + c));
             for (e, j) in (entries.start + 1..entries.end).zip(&senders[1..]) {
                 let j = *j as usize;
                 t = sum(t, weighted(Some(weight(i, j, e)), load(source, j * source_stride + c)));
@@ -731,13 +813,21 @@ fn push_pull_some<T: Real, V: Sixteen<T>, const OLD: u8>(
         return;
     }
     // Places are checked here once; of the links only the sender's number is left to check.
-    let here = [out.v.len, out.t.len].into_iter().chain([d.len(), plus.len()].into_iter().filter(|len| *len > 0));
+    let here =
+        [out.v.len, out.t.len].into_iter().chain([d.len(), plus.len()].into_iter().filter(|len| *len > 0));
     let here = here.map(|len| rows_in(len, stride, columns.end)).min().unwrap_or(0);
-    let mut there = rows_in(old.v.len, source_stride, columns.len()).min(rows_in(old.t.len, source_stride, columns.len()));
+    let mut there = rows_in(old.v.len, source_stride, columns.len()).min(rows_in(
+        old.t.len,
+        source_stride,
+        columns.len(),
+    ));
     if OLD == PLUS {
         there = there.min(here);
     }
-    assert!(rows.end <= here && (OLD == APPLIED || rows.end <= there) && columns.end <= eta.len(), "rows and columns of the stacks");
+    assert!(
+        rows.end <= here && (OLD == APPLIED || rows.end <= there) && columns.end <= eta.len(),
+        "rows and columns of the stacks"
+    );
     by_blocks!(columns.len(), V::WIDEST, |c, G| {
         if ahead {
             for g in 0..G {
@@ -753,20 +843,27 @@ fn push_pull_some<T: Real, V: Sixteen<T>, const OLD: u8>(
             assert!(j < there, "a sender's row");
             let (a, b) = of_entry(i, j, entries.start);
             // SAFETY, here and below: row j is there, and nobody writes it now.
-            let first = unsafe { sent::<T, V, G, OLD>(old, plus, j * source_stride + c, j * stride + columns.start + c) };
+            let first = unsafe {
+                sent::<T, V, G, OLD>(old, plus, j * source_stride + c, j * stride + columns.start + c)
+            };
             let (mut v, mut t) = (weighted(a, first.v), weighted(b, first.t));
             for (e, j) in (entries.start + 1..entries.end).zip(others) {
                 let j = *j as usize;
                 assert!(j < there, "a sender's row");
                 let (a, b) = of_entry(i, j, e);
-                let sent = unsafe { sent::<T, V, G, OLD>(old, plus, j * source_stride + c, j * stride + columns.start + c) };
+                let sent = unsafe {
+                    sent::<T, V, G, OLD>(old, plus, j * source_stride + c, j * stride + columns.start + c)
+                };
                 (v, t) = (sum(v, weighted(a, sent.v)), sum(t, weighted(b, sent.t)));
             }
             let here = i * stride + columns.start + c;
             // SAFETY: row i is there; parts that run at the same time do not overlap.
             unsafe {
-                let mut mine: [V; G] =
-                    if OLD == APPLIED { load_at(out.t.start.add(here)) } else { load_at(old.t.start.add(i * source_stride + c)) };
+                let mut mine: [V; G] = if OLD == APPLIED {
+                    load_at(out.t.start.add(here))
+                } else {
+                    load_at(old.t.start.add(i * source_stride + c))
+                };
                 if !plus.is_empty() {
                     mine = sum(mine, load_at(plus.as_ptr().add(here)));
                 }

@@ -1,9 +1,9 @@
 //! `Rows`: one vector per owned agent, and the few fused kernels an iteration is made of.
 //!
-//! The state of a run is n × d and often larger than the caches, so an iteration's cost is memory traffic: each kernel
-//! reads and writes every stack once. Sums over neighbours run in agent order with a plain multiply and add, never a fused
-//! one, so that every machine, thread count and transport gives the same bits. Where all weights of
-//! a pulled row are equal, the sum is taken first and weighted once.
+//! The state of a run is n × d and often larger than the caches, so an iteration's cost is memory traffic:
+//! each kernel reads and writes every stack once. Sums over neighbours run in agent order with a plain
+//! multiply and add, never a fused one, so that every machine, thread count and transport gives the same
+//! bits. Where all weights of a pulled row are equal, the sum is taken first and weighted once.
 mod kernels;
 mod remote;
 mod threads;
@@ -119,9 +119,11 @@ pub const GROUP: usize = 16;
 /// Lanes of the kernels that name their registers: eight `f64`.
 pub(crate) const LANES: usize = 8;
 
-/// One vector per owned agent, in one allocation. Rows are rectangular (all of one width) unless made with [`Rows::ragged`].
+/// One vector per owned agent, in one allocation. Rows are rectangular (all of one width) unless made with
+/// [`Rows::ragged`].
 ///
-/// The numbers may lie on a device ([`Rows::place`]): then the kernels run there, and single rows can not be borrowed.
+/// The numbers may lie on a device ([`Rows::place`]): then the kernels run there, and single rows can not be
+/// borrowed.
 #[derive(Debug, PartialEq)]
 pub struct Rows<T> {
     data: Buffer<T>,
@@ -133,7 +135,12 @@ pub struct Rows<T> {
 impl<T: Clone> Clone for Rows<T> {
     fn clone(&self) -> Self {
         let data = copied([&self.data[..]], self.data.len());
-        Rows { data, starts: self.starts.clone(), widths: self.widths.clone(), elsewhere: self.elsewhere.clone() }
+        Rows {
+            data,
+            starts: self.starts.clone(),
+            widths: self.widths.clone(),
+            elsewhere: self.elsewhere.clone(),
+        }
     }
 }
 
@@ -263,7 +270,10 @@ impl<T: Real> Rows<T> {
     }
 
     /// The two sets of rows where both lie on a device. One here and one there is a mistake of the caller's.
-    fn far<'a>(&'a mut self, other: &'a Rows<T>) -> Option<(&'a mut (dyn Remote<T> + 'static), &'a dyn Remote<T>)> {
+    fn far<'a>(
+        &'a mut self,
+        other: &'a Rows<T>,
+    ) -> Option<(&'a mut (dyn Remote<T> + 'static), &'a dyn Remote<T>)> {
         debug_assert_eq!(self.starts, other.starts, "rows of different shapes");
         match (self.elsewhere.0.as_deref_mut(), other.remote()) {
             (Some(a), Some(b)) => Some((a, b)),
@@ -326,20 +336,31 @@ impl<T: Real> Rows<T> {
         }
     }
 
-    /// `self = other / weight`, where each row of `weight` is one number; they are few, so they always lie on the host.
+    /// `self = other / weight`, where each row of `weight` is one number; they are few, so they always lie on
+    /// the host.
     pub fn divide_into(&mut self, other: &Rows<T>, weight: &Rows<T>, threads: &Threads) {
         match self.far(other) {
-            Some((a, b)) => a.divide_into(b, &(0..weight.count()).map(|i| weight.row(i)[0]).collect::<Vec<_>>()),
+            Some((a, b)) => {
+                a.divide_into(b, &(0..weight.count()).map(|i| weight.row(i)[0]).collect::<Vec<_>>())
+            }
             None => self.update_rows(threads, |i, row| kernels::divide(row, other.row(i), weight.row(i)[0])),
         }
     }
 
-    /// Calls `job(rows, numbers)` once on each thread with its rows, padding included; a thread gets at least `least`. Only for rectangular rows.
-    pub fn for_each_part(&mut self, threads: &Threads, least: usize, job: impl Fn(Range<usize>, &mut [T]) + Sync) {
+    /// Calls `job(rows, numbers)` once on each thread with its rows, padding included; a thread gets at least
+    /// `least`. Only for rectangular rows.
+    pub fn for_each_part(
+        &mut self,
+        threads: &Threads,
+        least: usize,
+        job: impl Fn(Range<usize>, &mut [T]) + Sync,
+    ) {
         let (count, stride) = (self.count(), self.stride());
         let mine = Disjoint::new(&mut self.data);
         // SAFETY: each row is in one range.
-        threads.ranges(count, least, |_, rows| job(rows.clone(), unsafe { mine.get(rows.start * stride..rows.end * stride) }));
+        threads.ranges(count, least, |_, rows| {
+            job(rows.clone(), unsafe { mine.get(rows.start * stride..rows.end * stride) })
+        });
     }
 
     fn update_rows(&mut self, threads: &Threads, job: impl Fn(usize, &mut [T]) + Sync) {
@@ -415,8 +436,9 @@ impl<'a, T> From<&'a [T]> for Source<'a, T> {
     }
 }
 
-/// The variables of one kind (all decisions, all trackers or all directions) side by side in one row per agent, so that
-/// mixing them is one pass. If the first variable is private it lies apart: it is neither mixed nor sent, and may be ragged.
+/// The variables of one kind (all decisions, all trackers or all directions) side by side in one row per
+/// agent, so that mixing them is one pass. If the first variable is private it lies apart: it is neither
+/// mixed nor sent, and may be ragged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack<T, const N: usize> {
     /// What is mixed and sent.
@@ -483,9 +505,14 @@ impl<T: Real, const N: usize> Stack<T, N> {
         out
     }
 
-    /// Calls `job(thread, agent, variables)` for every agent, on all threads. A thread gets at least `least` agents; where that is 1, their jobs are
-    /// long, and a thread that is done with one takes the next.
-    pub fn for_each_row(&mut self, threads: &Threads, least: usize, job: impl Fn(usize, usize, [&mut [T]; N]) + Sync) {
+    /// Calls `job(thread, agent, variables)` for every agent, on all threads. A thread gets at least `least`
+    /// agents; where that is 1, their jobs are long, and a thread that is done with one takes the next.
+    pub fn for_each_row(
+        &mut self,
+        threads: &Threads,
+        least: usize,
+        job: impl Fn(usize, usize, [&mut [T]; N]) + Sync,
+    ) {
         let (count, stride, width) = (self.count(), self.shared.stride(), self.shared.width());
         let shared = Disjoint::new(&mut self.shared.data);
         let private = self.private.as_mut().map(|p| (Disjoint::new(&mut p.data), &p.starts, &p.widths));
@@ -504,8 +531,8 @@ impl<T: Real, const N: usize> Stack<T, N> {
         }
     }
 
-    /// Writes `values[v]` to every column of variable `v`: one number per column, as the fused update wants the steps. A device finds the
-    /// columns itself and gets the `N` values.
+    /// Writes `values[v]` to every column of variable `v`: one number per column, as the fused update wants
+    /// the steps. A device finds the columns itself and gets the `N` values.
     pub fn spread(&self, values: [f64; N], columns: &mut Vec<T>) {
         if self.shared.remote().is_some() {
             columns.clear();
@@ -544,7 +571,8 @@ impl<'a, T: Real> View<'a, T> {
     pub fn mean(&self) -> Option<Vec<f64>> {
         let count = self.rows.count();
         if let Some(far) = self.rows.remote() {
-            return (self.columns.is_some() || self.rows.widths.iter().all(|w| *w == self.rows.width())).then(|| far.mean(self.span()));
+            return (self.columns.is_some() || self.rows.widths.iter().all(|w| *w == self.rows.width()))
+                .then(|| far.mean(self.span()));
         }
         let mut mean = vec![0.0; if count == 0 { 0 } else { self.row(0).len() }];
         for i in 0..count {
@@ -562,7 +590,8 @@ impl<'a, T: Real> View<'a, T> {
         if let Some(far) = self.rows.remote() {
             return far.spread(self.span());
         }
-        let square = |i: usize| self.row(i).iter().zip(mean).map(|(v, m)| (v.f64() - m) * (v.f64() - m)).sum::<f64>();
+        let square =
+            |i: usize| self.row(i).iter().zip(mean).map(|(v, m)| (v.f64() - m) * (v.f64() - m)).sum::<f64>();
         (0..self.rows.count()).map(square).sum::<f64>() / self.rows.count() as f64
     }
 

@@ -3,8 +3,8 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::ops::Range;
 
-/// The numbers of [`Rows`](super::Rows), padding included, in a device's memory, with the kernels of this room. Each is called once for all
-/// rows; `other` always lies on the same device.
+/// The numbers of [`Rows`](super::Rows), padding included, in a device's memory, with the kernels of this
+/// room. Each is called once for all rows; `other` always lies on the same device.
 pub trait Remote<T>: Debug + Send + Sync {
     /// A copy on the same device.
     fn duplicate(&self) -> Box<dyn Remote<T>>;

@@ -1,8 +1,9 @@
 //! A team of threads that starts a job in well under a microsecond.
 //!
-//! One iteration of a small problem takes a few microseconds and has two or three parallel regions, so waking sleeping threads
-//! (rayon: several microseconds) would eat the gain. These workers watch one atomic number for a while before they sleep,
-//! and a part that nobody has begun is done by whoever is free, so that a busy machine costs speed but never a long wait.
+//! One iteration of a small problem takes a few microseconds and has two or three parallel regions, so waking
+//! sleeping threads (rayon: several microseconds) would eat the gain. These workers watch one atomic number
+//! for a while before they sleep, and a part that nobody has begun is done by whoever is free, so that a busy
+//! machine costs speed but never a long wait.
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,10 +13,12 @@ use std::thread::{JoinHandle, Thread};
 /// How often a worker looks for the next job before it sleeps (about 50 µs).
 const SPINS: usize = 20_000;
 
-/// How often the caller looks whether a worker has finished before it does that worker's part itself, if it was not begun.
+/// How often the caller looks whether a worker has finished before it does that worker's part itself, if it
+/// was not begun.
 const PATIENCE: usize = 1000;
 
-/// Waits a few nanoseconds. Not the CPU's pause instruction: virtual machines take many of those in a row as a reason to give the core away.
+/// Waits a few nanoseconds. Not the CPU's pause instruction: virtual machines take many of those in a row as
+/// a reason to give the core away.
 #[inline(always)]
 fn wait_a_little() {
     for i in 0..4 {
@@ -56,7 +59,8 @@ struct Team {
     handles: Vec<Thread>,
 }
 
-/// The threads that one run may use: the calling thread and, where there are several, a team of workers. Cheap to clone.
+/// The threads that one run may use: the calling thread and, where there are several, a team of workers.
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct Threads {
     count: usize,
@@ -79,17 +83,19 @@ impl Threads {
         self.count
     }
 
-    /// Runs `job(0), …, job(count − 1)`, spread over the threads, and returns when all are done. No two run the same number at once.
+    /// Runs `job(0), …, job(count − 1)`, spread over the threads, and returns when all are done. No two run
+    /// the same number at once.
     pub fn run(&self, job: &(dyn Fn(usize) + Sync)) {
         match &self.team {
-            // A job that itself asks for threads, or two callers at once: do the work here, one part after the other.
+            // A job that itself asks for threads, or two callers at once: do the work here, one part after
+            // the other.
             Some(team) if !team.busy.swap(true, Acquire) => team.run(job),
             _ => (0..self.count).for_each(job),
         }
     }
 
-    /// Cuts `0..items` into one range a thread; runs `job(thread, range)` for those that are not empty. Below `least` items a thread
-    /// the calling thread does it all.
+    /// Cuts `0..items` into one range a thread; runs `job(thread, range)` for those that are not empty. Below
+    /// `least` items a thread the calling thread does it all.
     pub fn ranges(&self, items: usize, least: usize, job: impl Fn(usize, Range<usize>) + Sync) {
         // Alone, not even the division: an iteration of a small problem has time for little else.
         let parts = if self.count == 1 { 1 } else { self.count.min(items / least.max(1)).max(1) };
@@ -104,8 +110,8 @@ impl Threads {
         });
     }
 
-    /// Runs `job(thread, item)` for each of `0..items`; a thread that is done with one takes the next. For items that take long: cores of a shared
-    /// machine are not equally fast.
+    /// Runs `job(thread, item)` for each of `0..items`; a thread that is done with one takes the next. For
+    /// items that take long: cores of a shared machine are not equally fast.
     pub fn each(&self, items: usize, job: impl Fn(usize, usize) + Sync) {
         if self.count == 1 {
             return (0..items).for_each(|item| job(0, item));
@@ -136,7 +142,10 @@ impl Team {
         let workers: Vec<_> = (1..=workers)
             .map(|t| {
                 let shared = shared.clone();
-                std::thread::Builder::new().name(format!("dibo-{t}")).spawn(move || shared.work(t)).expect("the system starts a thread")
+                std::thread::Builder::new()
+                    .name(format!("dibo-{t}"))
+                    .spawn(move || shared.work(t))
+                    .expect("the system starts a thread")
             })
             .collect();
         let handles = workers.iter().map(|w| w.thread().clone()).collect();
@@ -145,8 +154,12 @@ impl Team {
 
     fn run(&self, job: &(dyn Fn(usize) + Sync)) {
         let s = &*self.shared;
-        // SAFETY: `run` returns only after every part is done, so the job outlives its use; nobody reads it now.
-        unsafe { *s.call.0.job.get() = std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(job) };
+        // SAFETY: `run` returns only after every part is done, so the job outlives its use; nobody reads it
+        // now.
+        unsafe {
+            *s.call.0.job.get() =
+                std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(job)
+        };
         s.done.0.store(0, Relaxed);
         let epoch = s.call.0.epoch.load(Relaxed) + 1;
         s.call.0.epoch.store(epoch, SeqCst);
@@ -158,7 +171,8 @@ impl Team {
         while s.done.0.load(Acquire) < s.taken.len() {
             spins += 1;
             match spins % SPINS {
-                // A worker that the system has put aside holds nobody up: after a microsecond or two its part is done here.
+                // A worker that the system has put aside holds nobody up: after a microsecond or two its part
+                // is done here.
                 PATIENCE => (1..s.taken.len()).for_each(|part| s.take_part(part, epoch)),
                 0 => std::thread::yield_now(),
                 _ => wait_a_little(),
@@ -170,9 +184,11 @@ impl Team {
 }
 
 impl Shared {
-    /// Does a part of job `epoch` unless somebody has it. Each thread has a part of its own, so that it meets the same rows again in its cache.
+    /// Does a part of job `epoch` unless somebody has it. Each thread has a part of its own, so that it meets
+    /// the same rows again in its cache.
     fn take_part(&self, part: usize, epoch: usize) {
-        // Only the step from the job before to this one takes a part: a worker that comes late for an older job gets none.
+        // Only the step from the job before to this one takes a part: a worker that comes late for an older
+        // job gets none.
         if self.taken[part].0.compare_exchange(epoch - 1, epoch, AcqRel, Relaxed).is_err() {
             return;
         }
@@ -257,7 +273,8 @@ mod tests {
             })
         });
         assert_eq!(total.load(Relaxed), 9);
-        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| threads.run(&|t| assert!(t != 1))));
+        let caught =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| threads.run(&|t| assert!(t != 1))));
         assert!(caught.is_err());
     }
 }

@@ -1,4 +1,5 @@
-//! Constants of a graph sequence (appendix D): stochastic vectors α_k and β_k, smallest weights, diameter, edge-utility, contraction coefficients.
+//! Constants of a graph sequence (appendix D): stochastic vectors α_k and β_k, smallest weights, diameter,
+//! edge-utility, contraction coefficients.
 use crate::graph::{DiGraph, GraphSequence};
 use crate::mixing::{Mixing, Sequence};
 use nalgebra::{DMatrix, DVector};
@@ -12,11 +13,13 @@ pub struct Stochastic {
     pub beta: Vec<Vec<f64>>,
 }
 
-/// Iterations after the last one from which the backward recursion comes: by then its start is forgotten on all but the slowest graphs. (Any
-/// stochastic vector at the end gives a sequence that satisfies the recursion exactly.)
+/// Iterations after the last one from which the backward recursion comes: by then its start is forgotten on
+/// all but the slowest graphs. (Any stochastic vector at the end gives a sequence that satisfies the
+/// recursion exactly.)
 const TAIL: usize = 200;
 
-/// The sequences of stochastic vectors of a sequence of matrices. α runs backwards from the end, β forwards from 1/n.
+/// The sequences of stochastic vectors of a sequence of matrices. α runs backwards from the end, β forwards
+/// from 1/n.
 ///
 /// The paper prints α_{k+1}ᵀ = α_kᵀ A^k; the averaged dynamics need α_{k+1}ᵀ A^k = α_kᵀ.
 pub fn stochastic_vectors(sequence: &Sequence, last: usize) -> Stochastic {
@@ -53,7 +56,8 @@ fn push_on(m: &Mixing<f64>, beta: &[f64]) -> Vec<f64> {
     next
 }
 
-/// The maximal edge-utility K(G): of the shortest paths between all ordered pairs, how many can run over one link at most.
+/// The maximal edge-utility K(G): of the shortest paths between all ordered pairs, how many can run over one
+/// link at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EdgeUtility {
     /// The number, or a bound on it.
@@ -62,17 +66,20 @@ pub struct EdgeUtility {
     pub exact: bool,
 }
 
-/// Counting is exact up to this many steps (links × pairs); beyond it the bound for any graph of the size is given.
+/// Counting is exact up to this many steps (links × pairs); beyond it the bound for any graph of the size is
+/// given.
 const COUNTED: usize = 20_000_000;
 
 /// D(G) and K(G); `None` if the graph is not strongly connected.
 ///
-/// The paths of different pairs can be chosen independently, so the largest load of a link (j, l) over all coverings is the number of pairs (s, t) with a
-/// shortest path over it: d(s,j) + 1 + d(l,t) = d(s,t). No search over coverings is needed.
+/// The paths of different pairs can be chosen independently, so the largest load of a link (j, l) over all
+/// coverings is the number of pairs (s, t) with a shortest path over it: d(s,j) + 1 + d(l,t) = d(s,t). No
+/// search over coverings is needed.
 pub fn diameter_and_utility(graph: &DiGraph) -> Option<(usize, EdgeUtility)> {
     let n = graph.agents();
     // distance[t][s] is the length from s to t.
-    let distance: Vec<Vec<u32>> = (0..n).map(|t| graph.distances_to(t).into_iter().collect()).collect::<Option<_>>()?;
+    let distance: Vec<Vec<u32>> =
+        (0..n).map(|t| graph.distances_to(t).into_iter().collect()).collect::<Option<_>>()?;
     let diameter = distance.iter().flatten().copied().max().unwrap_or(0) as usize;
     if graph.links().saturating_mul(n * n) > COUNTED {
         // A shortest path over (j, l) neither begins at l nor ends at j.
@@ -101,12 +108,25 @@ pub struct Contraction {
 }
 
 /// c_k of the lemma. The caller gives min(α_{k+1}), max(α_k), the smallest weight, D(G) and K(G).
-pub fn consensus_coefficient(alpha_next_min: f64, alpha_max: f64, a: f64, diameter: usize, utility: usize) -> f64 {
+pub fn consensus_coefficient(
+    alpha_next_min: f64,
+    alpha_max: f64,
+    a: f64,
+    diameter: usize,
+    utility: usize,
+) -> f64 {
     alpha_next_min * a * a / (alpha_max * alpha_max * (diameter * utility).max(1) as f64)
 }
 
 /// e_k of the lemma, from min(β_k), max(β_k), max(β_{k+1}), the smallest weight, D(G) and K(G).
-pub fn tracking_coefficient(beta_min: f64, beta_max: f64, beta_next_max: f64, b: f64, diameter: usize, utility: usize) -> f64 {
+pub fn tracking_coefficient(
+    beta_min: f64,
+    beta_max: f64,
+    beta_next_max: f64,
+    b: f64,
+    diameter: usize,
+    utility: usize,
+) -> f64 {
     beta_min * beta_min * b * b / (beta_max * beta_max * beta_next_max * (diameter * utility).max(1) as f64)
 }
 
@@ -125,7 +145,8 @@ pub struct GraphConstants {
     pub a: f64,
     /// Smallest non-zero weight of B.
     pub b: f64,
-    /// The smallest C such that every window of C iterations is strongly connected; 1 is the paper's assumption.
+    /// The smallest C such that every window of C iterations is strongly connected; 1 is the paper's
+    /// assumption.
     pub window: Option<usize>,
     /// Whether some weights are lost: A's rows or B's columns do not sum to 1.
     pub lossy: bool,
@@ -155,7 +176,8 @@ pub struct MixingConstants {
 /// Matrices up to this size are made dense, to measure contraction.
 const DENSE: usize = 128;
 
-/// The constants of iterations `0..iterations` (one period, if that is shorter). Large graphs are looked at for fewer iterations.
+/// The constants of iterations `0..iterations` (one period, if that is shorter). Large graphs are looked at
+/// for fewer iterations.
 pub fn constants(sequence: &Sequence, iterations: usize) -> GraphConstants {
     let n = sequence.agents();
     let most = iterations.min(match n {
@@ -169,10 +191,14 @@ pub fn constants(sequence: &Sequence, iterations: usize) -> GraphConstants {
     let (mut a, mut b) = (f64::INFINITY, f64::INFINITY);
     all.iter().map(Mixing::smallest).for_each(|(ak, bk)| (a, b) = (a.min(ak), b.min(bk)));
     let lossy = all.iter().any(|m| !stochastic(m));
-    // A window need not divide the period: look at as many periods as it takes to see every phase of a short one.
-    let window = smallest_window(sequence.graphs(), if whole { (12 * last).min(last.max(360)) } else { last });
+    // A window need not divide the period: look at as many periods as it takes to see every phase of a short
+    // one.
+    let window =
+        smallest_window(sequence.graphs(), if whole { (12 * last).min(last.max(360)) } else { last });
     // Windows go on past the last iteration looked at where the sequence does.
-    let mixing = window.filter(|_| !lossy && n > 1).and_then(|window| mixing_constants(sequence, last.next_multiple_of(window), window));
+    let mixing = window
+        .filter(|_| !lossy && n > 1)
+        .and_then(|window| mixing_constants(sequence, last.next_multiple_of(window), window));
     let links = all.iter().map(|m| m.graph.links()).sum::<usize>() as f64 / last as f64;
     GraphConstants { agents: n, looked_at: last, whole, links, a, b, window, lossy, mixing }
 }
@@ -210,7 +236,15 @@ fn mixing_constants(sequence: &Sequence, last: usize, window: usize) -> Option<M
         utility = EdgeUtility { value: utility.value.max(u.value), exact: utility.exact && u.exact };
     }
     let (alpha, beta) = (spread(&alpha), spread(&beta));
-    Some(MixingConstants { gamma: n as f64 * (1.0 + 1.0 / beta.0), rate: rates(sequence), alpha, beta, diameter, utility, worst })
+    Some(MixingConstants {
+        gamma: n as f64 * (1.0 + 1.0 / beta.0),
+        rate: rates(sequence),
+        alpha,
+        beta,
+        diameter,
+        utility,
+        worst,
+    })
 }
 
 /// One step of mixing, or a window of steps multiplied out.
@@ -242,26 +276,47 @@ impl Step {
             let [a, b] = dense(&sequence.at(later));
             product = [a * &product[0], b * &product[1]];
         }
-        let smallest = |m: &DMatrix<f64>| m.iter().copied().filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
+        let smallest =
+            |m: &DMatrix<f64>| m.iter().copied().filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
         let linked = |i: usize, j: usize| product[0][(i, j)] > 0.0 || product[1][(i, j)] > 0.0;
-        let graph = DiGraph::from_edges(n, (0..n).flat_map(|i| (0..n).map(move |j| (j, i))).filter(|(j, i)| linked(*i, *j)));
-        Step { graph, a: smallest(&product[0]), b: smallest(&product[1]), dense: (n <= DENSE).then_some(product) }
+        let graph = DiGraph::from_edges(
+            n,
+            (0..n).flat_map(|i| (0..n).map(move |j| (j, i))).filter(|(j, i)| linked(*i, *j)),
+        );
+        Step {
+            graph,
+            a: smallest(&product[0]),
+            b: smallest(&product[1]),
+            dense: (n <= DENSE).then_some(product),
+        }
     }
 
     /// c and e, proved and measured, from (α, α⁺), (β, β⁺), D(G) and K(G).
-    pub fn contraction(&self, alpha: [&[f64]; 2], beta: [&[f64]; 2], diameter: usize, utility: EdgeUtility) -> Contraction {
-        let (low, high) =
-            (|v: &[f64]| v.iter().copied().fold(f64::INFINITY, f64::min), |v: &[f64]| v.iter().copied().fold(0.0f64, f64::max));
+    pub fn contraction(
+        &self,
+        alpha: [&[f64]; 2],
+        beta: [&[f64]; 2],
+        diameter: usize,
+        utility: EdgeUtility,
+    ) -> Contraction {
+        let (low, high) = (
+            |v: &[f64]| v.iter().copied().fold(f64::INFINITY, f64::min),
+            |v: &[f64]| v.iter().copied().fold(0.0f64, f64::max),
+        );
         let c = consensus_coefficient(low(alpha[1]), high(alpha[0]), self.a, diameter, utility.value);
-        let e = tracking_coefficient(low(beta[0]), high(beta[0]), high(beta[1]), self.b, diameter, utility.value);
+        let e =
+            tracking_coefficient(low(beta[0]), high(beta[0]), high(beta[1]), self.b, diameter, utility.value);
         let [measured_c, measured_e] = match &self.dense {
             None => [f64::NAN; 2],
             Some([a, b]) => {
                 let root = |v: &[f64]| DVector::from_iterator(v.len(), v.iter().map(|v| v.sqrt()));
-                // D: u = √α ∘ (x − x̂) goes to √α⁺ ∘ A(x − x̂); S: u = √β ∘ (t/β − Σt) goes to √β⁺ ∘ (Bt/β⁺ − Σt).
+                // D: u = √α ∘ (x − x̂) goes to √α⁺ ∘ A(x − x̂); S: u = √β ∘ (t/β − Σt) goes to √β⁺ ∘ (Bt/β⁺ −
+                // Σt).
                 let (a0, a1, b0, b1) = (root(alpha[0]), root(alpha[1]), root(beta[0]), root(beta[1]));
-                let pull = DMatrix::from_fn(a.nrows(), a.ncols(), |i, j| a1[i] * a[(i, j)] / a0[j] - a1[i] * a0[j]);
-                let push = DMatrix::from_fn(b.nrows(), b.ncols(), |i, j| b[(i, j)] * b0[j] / b1[i] - b1[i] * b0[j]);
+                let pull =
+                    DMatrix::from_fn(a.nrows(), a.ncols(), |i, j| a1[i] * a[(i, j)] / a0[j] - a1[i] * a0[j]);
+                let push =
+                    DMatrix::from_fn(b.nrows(), b.ncols(), |i, j| b[(i, j)] * b0[j] / b1[i] - b1[i] * b0[j]);
                 [1.0 - largest_square(&pull), 1.0 - largest_square(&push)]
             }
         };
@@ -287,7 +342,8 @@ fn largest_square(m: &DMatrix<f64>) -> f64 {
     size
 }
 
-/// Factors by which D and S shrink an iteration, on average over `LONG` iterations after the start is forgotten.
+/// Factors by which D and S shrink an iteration, on average over `LONG` iterations after the start is
+/// forgotten.
 fn rates(sequence: &Sequence) -> (f64, f64) {
     const LONG: usize = 300;
     let n = sequence.agents();
@@ -333,7 +389,8 @@ fn rates(sequence: &Sequence) -> (f64, f64) {
 /// The smallest C such that all whole windows `[mC, (m+1)C)` inside `0..last` are strongly connected.
 pub fn smallest_window(graphs: &dyn GraphSequence, last: usize) -> Option<usize> {
     let all: Vec<DiGraph> = (0..last).map(|k| graphs.at(k)).collect();
-    let connected = |w: &[DiGraph]| w.iter().skip(1).fold(w[0].clone(), |u, g| u.union(g)).unreachable_pair().is_none();
+    let connected =
+        |w: &[DiGraph]| w.iter().skip(1).fold(w[0].clone(), |u, g| u.union(g)).unreachable_pair().is_none();
     (1..=last).find(|c| all.chunks_exact(*c).all(connected))
 }
 
@@ -344,10 +401,14 @@ mod tests {
 
     #[test]
     fn known_graphs() {
-        // A ring's shortest paths are its only ones: over each link run those with 1, 2, …, n − 1 links, n(n−1)/2 in all.
+        // A ring's shortest paths are its only ones: over each link run those with 1, 2, …, n − 1 links,
+        // n(n−1)/2 in all.
         let (diameter, utility) = diameter_and_utility(&Static::ring(7).at(0)).unwrap();
         assert_eq!((diameter, utility), (6, EdgeUtility { value: 21, exact: true }));
-        assert_eq!(diameter_and_utility(&Static::complete(5).at(0)).unwrap(), (1, EdgeUtility { value: 1, exact: true }));
+        assert_eq!(
+            diameter_and_utility(&Static::complete(5).at(0)).unwrap(),
+            (1, EdgeUtility { value: 1, exact: true })
+        );
         assert!(diameter_and_utility(&DiGraph::from_edges(3, [(0, 1), (1, 2)])).is_none());
         assert!(!diameter_and_utility(&Static::complete(400).at(0)).unwrap().1.exact);
         assert_eq!(smallest_window(&OnePeerExponential::new(8), 12), Some(3));
@@ -397,7 +458,10 @@ mod tests {
     fn facts_about_sequences() {
         let ring = constants(&Sequence::uniform(Cycle::new(6, 0.0, 0)), 60);
         let m = ring.mixing.unwrap();
-        assert_eq!((ring.links, ring.a, ring.b, ring.window, m.diameter, m.utility.value), (6.0, 0.5, 0.5, Some(1), 5, 15));
+        assert_eq!(
+            (ring.links, ring.a, ring.b, ring.window, m.diameter, m.utility.value),
+            (6.0, 0.5, 0.5, Some(1), 5, 15)
+        );
         // A ring is balanced: α and β are uniform; its contraction is the circulant's, 1 − cos²(π/6).
         assert!((m.alpha.0 - 1.0).abs() < 1e-12 && (m.beta.1 - 1.0).abs() < 1e-12);
         assert!((m.worst.measured_c - (1.0 - (std::f64::consts::PI / 6.0).cos().powi(2))).abs() < 1e-9);
@@ -419,10 +483,12 @@ mod tests {
             let vectors = stochastic_vectors(&sequence, 30);
             for k in 0..30 {
                 let m: Mixing<f64> = sequence.at(k);
-                let back: Vec<f64> = (0..5).map(|j| (0..5).map(|i| vectors.alpha[k + 1][i] * m.a(i, j)).sum()).collect();
+                let back: Vec<f64> =
+                    (0..5).map(|j| (0..5).map(|i| vectors.alpha[k + 1][i] * m.a(i, j)).sum()).collect();
                 assert!(back.iter().zip(&vectors.alpha[k]).all(|(a, b)| (a - b).abs() < 1e-16));
                 assert!(
-                    (vectors.alpha[k].iter().sum::<f64>() - 1.0).abs() < 1e-13 && (vectors.beta[k].iter().sum::<f64>() - 1.0).abs() < 1e-13
+                    (vectors.alpha[k].iter().sum::<f64>() - 1.0).abs() < 1e-13
+                        && (vectors.beta[k].iter().sum::<f64>() - 1.0).abs() < 1e-13
                 );
                 assert!(
                     vectors.alpha[k].iter().all(|v| *v >= facts.a.powi(5) / 5.0)

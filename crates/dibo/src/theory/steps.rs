@@ -1,6 +1,7 @@
 //! Which steps are proved to work, and which are known from experiments not to.
 //!
-//! Steps are here those of the written form ∇f + λ∇g; the normalised form with step η is the written one with η/λ.
+//! Steps are here those of the written form ∇f + λ∇g; the normalised form with step η is the written one with
+//! η/λ.
 use super::graph::MixingConstants;
 use super::problem::{Derived, derived};
 use crate::mixing::{Mixing, Sequence};
@@ -51,14 +52,16 @@ pub struct Net {
 impl Net {
     /// From the constants of a sequence.
     pub fn new(agents: usize, m: &MixingConstants) -> Self {
-        // The lemmas set δ = c and write (1 + c)(1 − c) as 1 − c. That is right where mixing really takes off 2c/(1 + c), as it nearly always does; elsewhere half of c is safe.
+        // The lemmas set δ = c and write (1 + c)(1 − c) as 1 − c. That is right where mixing really takes off
+        // 2c/(1 + c), as it nearly always does; elsewhere half of c is safe.
         let safe = |c: f64, measured: f64| if measured >= 2.0 * c / (1.0 + c) { c } else { 0.5 * c };
         let (c, e) = (safe(m.worst.c, m.worst.measured_c), safe(m.worst.e, m.worst.measured_e));
         Net { n: agents as f64, alpha: m.alpha, beta: m.beta, c, e, gamma: m.gamma }
     }
 }
 
-/// How the conditions are read. The printed ones do not give the descent that the lemmas state; see DEVIATIONS.md.
+/// How the conditions are read. The printed ones do not give the descent that the lemmas state; see
+/// DEVIATIONS.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// As the paper prints them.
@@ -80,14 +83,18 @@ pub struct FabConstants {
 
 /// The constants of Lemma step_size_condition.
 ///
-/// 𝒞_{b,3} is printed as 672γL²/(n·e̲). The consensus coefficient of the proof then is −c̲𝒞_{b,3} + 336γL²/e̲ > 0; with c̲ in the place of n it is −½c̲𝒞_{b,3}, and the
-/// lemma's ⅕ comes out.
+/// 𝒞_{b,3} is printed as 672γL²/(n·e̲). The consensus coefficient of the proof then is −c̲𝒞_{b,3} + 336γL²/e̲
+/// > 0; with c̲ in the place of n it is −½c̲𝒞_{b,3}, and the lemma's ⅕ comes out.
 pub fn fab_constants(c: &Constants, net: &Net, reading: Reading) -> FabConstants {
     let Net { n, alpha, beta, c: contraction, e, gamma } = *net;
     let (q, l2) = (beta.0 * c.mu, c.l_g1 * c.l_g1);
     let base = l2 * n * n * alpha.1 * alpha.1 * beta.1 / (q * alpha.0 * beta.0 * beta.0);
     let third = 672.0 * gamma * l2 / (e * if reading == Reading::Mended { contraction } else { n });
-    FabConstants { c_b: [4.0 * base, 13.0 * base, third], aux: 2.0 * third * alpha.1 * beta.1 / contraction + 168.0 * gamma * l2 / e, q }
+    FabConstants {
+        c_b: [4.0 * base, 13.0 * base, third],
+        aux: 2.0 * third * alpha.1 * beta.1 / contraction + 168.0 * gamma * l2 / e,
+        q,
+    }
 }
 
 /// The conditions of Lemma step_size_condition and Theorem fab_app.
@@ -96,7 +103,8 @@ pub fn fab(c: &Constants, net: &Net, lambda: f64, [x, y, z]: [f64; 3], reading: 
     let Net { n, alpha: (al, ah), beta: (bl, bh), c: cc, e, .. } = *net;
     let FabConstants { c_b: [c1, c2, c3], aux, q } = fab_constants(c, net, reading);
     let (l2, most, n2) = (c.l_g1 * c.l_g1, x.max(y).max(z), n * n);
-    let penalty = |name, value: f64| Condition { name, value: 1.0 / lambda, bound: 1.0 / value, allows: value };
+    let penalty =
+        |name, value: f64| Condition { name, value: 1.0 / lambda, bound: 1.0 / value, allows: value };
     let mut all = vec![
         penalty("1/λ ≤ 1", 1.0),
         penalty("1/λ ≤ L_g1/L_f1", c.l_f1 / c.l_g1),
@@ -126,9 +134,14 @@ pub fn fab(c: &Constants, net: &Net, lambda: f64, [x, y, z]: [f64; 3], reading: 
     match reading {
         Reading::Printed => {
             let (ry, rz) = (kappa * (q / (432.0 * al * c2)).sqrt(), kappa * (q / (12.0 * al * c1)).sqrt());
-            let curve =
-                |name, low: f64, bound: f64| Condition { name, value: lambda * x * x / low, bound, allows: (bound * low / lambda).sqrt() };
-            let ratio = |name, low: f64, bound: f64| Condition { name, value: x / low, bound, allows: bound * low };
+            let curve = |name, low: f64, bound: f64| Condition {
+                name,
+                value: lambda * x * x / low,
+                bound,
+                allows: (bound * low / lambda).sqrt(),
+            };
+            let ratio =
+                |name, low: f64, bound: f64| Condition { name, value: x / low, bound, allows: bound * low };
             all.extend([
                 curve("ληx²/ηy ≤ ᾱ²β̄/(24αβ𝒞_aux)·r_y³", y, share / 24.0 * ry.powi(3)),
                 ratio("ηx/ηy ≤ r_y", y, ry),
@@ -137,12 +150,20 @@ pub fn fab(c: &Constants, net: &Net, lambda: f64, [x, y, z]: [f64; 3], reading: 
             ]);
         }
         Reading::Mended => {
-            // −1/Σα_{k+1}nβ_k is at most −1/(ᾱβ̄), not −1/(α̲β̲); and what the coefficients of y and z need is a bound on ληy²/ηx (the printed one is the
-            // same where ηx/ηy is at its bound).
-            let (ry, rz) = (kappa * (q * bl / (432.0 * ah * bh * c2)).sqrt(), kappa * (q * bl / (12.0 * ah * bh * c1)).sqrt());
-            let curve =
-                |name, low: f64, bound: f64| Condition { name, value: lambda * low * low / x, bound, allows: (bound * x / lambda).sqrt() };
-            let ratio = |name, low: f64, bound: f64| Condition { name, value: x / low, bound, allows: bound * low };
+            // −1/Σα_{k+1}nβ_k is at most −1/(ᾱβ̄), not −1/(α̲β̲); and what the coefficients of y and z need
+            // is a bound on ληy²/ηx (the printed one is the same where ηx/ηy is at its bound).
+            let (ry, rz) = (
+                kappa * (q * bl / (432.0 * ah * bh * c2)).sqrt(),
+                kappa * (q * bl / (12.0 * ah * bh * c1)).sqrt(),
+            );
+            let curve = |name, low: f64, bound: f64| Condition {
+                name,
+                value: lambda * low * low / x,
+                bound,
+                allows: (bound * x / lambda).sqrt(),
+            };
+            let ratio =
+                |name, low: f64, bound: f64| Condition { name, value: x / low, bound, allows: bound * low };
             all.extend([
                 curve("ληy²/ηx ≤ ᾱ²β̄/(24αβ𝒞_aux)", y, share / 24.0),
                 ratio("ηx/ηy ≤ r_y", y, ry),
@@ -157,13 +178,16 @@ pub fn fab(c: &Constants, net: &Net, lambda: f64, [x, y, z]: [f64; 3], reading: 
 
 /// Steps (ηx, ηy = ηz) just inside all mended conditions, for a λ that satisfies its own.
 pub fn fab_allowed(c: &Constants, net: &Net, lambda: f64) -> [f64; 3] {
-    let bound =
-        |eta: [f64; 3], name: &str| fab(c, net, lambda, eta, Reading::Mended).iter().find(|c| c.name == name).map_or(0.0, |c| c.bound);
+    let bound = |eta: [f64; 3], name: &str| {
+        fab(c, net, lambda, eta, Reading::Mended).iter().find(|c| c.name == name).map_or(0.0, |c| c.bound)
+    };
     let one = [1.0; 3];
     let ratio = bound(one, "ηx/ηy ≤ r_y").min(bound(one, "ηx/ηz ≤ r_z"));
     let curve = bound(one, "ληy²/ηx ≤ ᾱ²β̄/(24αβ𝒞_aux)").min(bound(one, "ληz²/ηx ≤ ᾱ²β̄/(6αβ𝒞_aux)"));
     // With ηx = ratio·η the curve asks for λη/ratio ≤ bound. The factors at the end keep clear of rounding.
-    let plain = fab(c, net, lambda, one, Reading::Mended).into_iter().filter(|c| c.name.starts_with('η') || c.name.starts_with("λη "));
+    let plain = fab(c, net, lambda, one, Reading::Mended)
+        .into_iter()
+        .filter(|c| c.name.starts_with('η') || c.name.starts_with("λη "));
     let low = plain
         .filter(|c| !c.name.contains('/') || !c.name.starts_with("ηx"))
         .map(|c| c.allows)
@@ -171,15 +195,23 @@ pub fn fab_allowed(c: &Constants, net: &Net, lambda: f64) -> [f64; 3] {
     [0.999 * ratio.min(1.0) * low, low, low].map(|eta| 0.998 * eta)
 }
 
-/// The six coefficients of the proof's expansion of Φ^(b)(k+1) − Φ^(b)(k): of ‖x̂⁺ − x̂‖², ‖ẑ − y*‖², ‖ŷ − y_λ*‖², (n/α̲)·V_D, V_S and ‖∇L_λ*‖². The lemma needs the
-/// first three and the fifth at most 0, the fourth at most −c̲C_{b,3}/5, the sixth at most −α̲β̲ηx/4.
-pub fn fab_coefficients(c: &Constants, net: &Net, lambda: f64, [x, y, z]: [f64; 3], reading: Reading) -> [f64; 6] {
+/// The six coefficients of the proof's expansion of Φ^(b)(k+1) − Φ^(b)(k): of ‖x̂⁺ − x̂‖², ‖ẑ − y*‖², ‖ŷ −
+/// y_λ*‖², (n/α̲)·V_D, V_S and ‖∇L_λ*‖². The lemma needs the first three and the fifth at most 0, the fourth
+/// at most −c̲C_{b,3}/5, the sixth at most −α̲β̲ηx/4.
+pub fn fab_coefficients(
+    c: &Constants,
+    net: &Net,
+    lambda: f64,
+    [x, y, z]: [f64; 3],
+    reading: Reading,
+) -> [f64; 6] {
     let d: Derived = derived(c);
     let Net { n, alpha: (al, ah), beta: (bl, bh), c: cc, e, gamma } = *net;
     let FabConstants { c_b: [c1, c2, c3], aux, q } = fab_constants(c, net, reading);
     let (l2, n2, squares) = (c.l_g1 * c.l_g1, n * n, x * x + y * y + z * z);
     let (big1, big2, big3) = (x * lambda / z * c1, x * lambda / y * c2, lambda * c3);
-    let drift = |weight: f64, low: f64, factor: f64| weight * factor * l2 / (lambda * low * q * bl * c.mu * c.mu);
+    let drift =
+        |weight: f64, low: f64, factor: f64| weight * factor * l2 / (lambda * low * q * bl * c.mu * c.mu);
     [
         -1.0 / (ah * bh * 2.0 * x) + d.l_star1 / 2.0 + drift(big1, z, 2.0) + drift(big2, y, 72.0),
         3.0 * x * lambda * lambda * l2 * n2 * ah * ah * bh / (al * bl) - big1 * lambda * z * q * bl
@@ -192,12 +224,15 @@ pub fn fab_coefficients(c: &Constants, net: &Net, lambda: f64, [x, y, z]: [f64; 
             - big3 * cc
             + 336.0 * gamma / e * lambda * l2
             + lambda * aux * 36.0 * n * lambda * lambda * l2 * squares,
-        3.0 * x / (al * bl) + big1 * 4.0 * z / (lambda * q * bl) + big2 * 4.0 * y / (lambda * q * bl) - e / lambda + lambda * aux * squares,
+        3.0 * x / (al * bl) + big1 * 4.0 * z / (lambda * q * bl) + big2 * 4.0 * y / (lambda * q * bl)
+            - e / lambda
+            + lambda * aux * squares,
         lambda * aux * 4.0 * n2 * x * x - x / 2.0 * al * bl,
     ]
 }
 
-/// The conditions of Lemma lyapunov_descent_single for AB/Push-Pull, with the smoothness `l` of the agents' objectives, and of the theorem after it.
+/// The conditions of Lemma lyapunov_descent_single for AB/Push-Pull, with the smoothness `l` of the agents'
+/// objectives, and of the theorem after it.
 pub fn single(l: f64, net: &Net, eta: f64, reading: Reading) -> Vec<Condition> {
     let Net { n, alpha: (al, ah), beta: (bl, bh), c, e, gamma } = *net;
     let plain = |name, bound: f64| Condition { name, value: eta, bound, allows: bound };
@@ -220,9 +255,15 @@ pub fn single(l: f64, net: &Net, eta: f64, reading: Reading) -> Vec<Condition> {
         plain("η ≤ 1/(ᾱβ̄L)", 1.0 / (ah * bh * l)),
         plain("η ≤ 𝒞_s1cen/(384γL²)", s1 * c * e * n / (384.0 * gamma * l2)),
         plain("η ≤ √(𝒞_s1cαβ/(48L²))", (s1 * c * al * bl / (48.0 * l2)).sqrt()),
-        plain("η ≤ √(𝒞_s1c/(192L²(2𝒞_s1β̄/c + 12γL²/e)))", (s1 * c / (192.0 * l2 * (s1 * 2.0 / c * bh + tail))).sqrt()),
+        plain(
+            "η ≤ √(𝒞_s1c/(192L²(2𝒞_s1β̄/c + 12γL²/e)))",
+            (s1 * c / (192.0 * l2 * (s1 * 2.0 / c * bh + tail))).sqrt(),
+        ),
         plain("η ≤ eαβ/12", e * al * bl / 12.0),
-        plain("η ≤ αβ/(16n²(2𝒞_s1nβ/c + 12γL²/e))", al * bl / (16.0 * n * n * (s1 * 2.0 / c * n * bl + tail))),
+        plain(
+            "η ≤ αβ/(16n²(2𝒞_s1nβ/c + 12γL²/e))",
+            al * bl / (16.0 * n * n * (s1 * 2.0 / c * n * bl + tail)),
+        ),
         plain("η ≤ eαβ/(384γL²n²)", e * al * bl / (384.0 * gamma * l2 * n * n)),
         plain("η ≤ 𝒞_s1nc/(4L²)", s1 * n * c / (4.0 * l2)),
     ]
@@ -230,25 +271,28 @@ pub fn single(l: f64, net: &Net, eta: f64, reading: Reading) -> Vec<Condition> {
 
 /// The weights p of (n/α̲)·D and s of S in Φ^(s) = F + p(n/α̲)D + sS.
 ///
-/// With the printed 𝒞_{s,2} = 1 the coefficient of D in the proof is positive (24γL²/e̲ against c̲𝒞_{s,1}n < 1). s = pce/(96γL²) makes that term a quarter of pc, and p is chosen so
-/// that the two conditions that bind (on S and on the gradient) allow the same step; both then have the right units.
+/// With the printed 𝒞_{s,2} = 1 the coefficient of D in the proof is positive (24γL²/e̲ against c̲𝒞_{s,1}n <
+/// 1). s = pce/(96γL²) makes that term a quarter of pc, and p is chosen so that the two conditions that bind
+/// (on S and on the gradient) allow the same step; both then have the right units.
 pub fn single_weights(l: f64, net: &Net) -> [f64; 2] {
     let Net { n, alpha: (al, ah), beta: (_, bh), c, e, gamma } = *net;
     let p = (72.0 * gamma * l * l / (n * n * c * e * e * (2.0 * ah * bh / (c * n * al) + c / 8.0))).sqrt();
     [p, p * c * e / (96.0 * gamma * l * l)]
 }
 
-/// What is known to go wrong with the steps `eta` of x, y and z. `g` is g's factor in the directions (λ as written, 1 normalised), `sigma_max` is the largest singular
-/// value of the lower solution's Jacobian, `curvature` g's largest second derivative in y.
+/// What is known to go wrong with the steps `eta` of x, y and z. `g` is g's factor in the directions (λ as
+/// written, 1 normalised), `sigma_max` is the largest singular value of the lower solution's Jacobian,
+/// `curvature` g's largest second derivative in y.
 ///
-/// When y and z lag behind x, (I + ηx(1/ηy − 1/ηz)·M'M) dx/dk = −(ηx/λ)·∇F*: with ηx(1/ηz − 1/ηy)·σ_max² > 1 the matrix turns negative. (In units of the
-/// normalised form; in the written one the factors of g cancel.)
+/// When y and z lag behind x, (I + ηx(1/ηy − 1/ηz)·M'M) dx/dk = −(ηx/λ)·∇F*: with ηx(1/ηz − 1/ηy)·σ_max² > 1
+/// the matrix turns negative. (In units of the normalised form; in the written one the factors of g cancel.)
 pub fn step_warnings([x, y, z]: [f64; 3], g: f64, sigma_max: f64, curvature: f64) -> Vec<String> {
     let mut warnings = Vec::new();
     let lag = x * (1.0 / z - 1.0 / y) * sigma_max * sigma_max;
     if lag > 1.0 {
         warnings.push(format!(
-            "will diverge: eta_x·(1/eta_z − 1/eta_y)·σ_max² = {lag:.3} is above 1; raise eta_z to at least {:.4}",
+            "will diverge: eta_x·(1/eta_z − 1/eta_y)·σ_max² = {lag:.3} is above 1; raise eta_z to at least \
+            {:.4}",
             1.0 / (1.0 / y + 1.0 / (x * sigma_max * sigma_max))
         ));
     }
@@ -256,7 +300,8 @@ pub fn step_warnings([x, y, z]: [f64; 3], g: f64, sigma_max: f64, curvature: f64
         let step = eta * g * curvature;
         if step >= 2.0 {
             warnings.push(format!(
-                "will diverge: {name} times g's curvature is {step:.3}, at or above 2; {name} must be below {:.3e} here (or use penalty_form = \"normalised\")",
+                "will diverge: {name} times g's curvature is {step:.3}, at or above 2; {name} must be below \
+                {:.3e} here (or use penalty_form = \"normalised\")",
                 2.0 / (g * curvature)
             ));
         }
@@ -264,14 +309,16 @@ pub fn step_warnings([x, y, z]: [f64; 3], g: f64, sigma_max: f64, curvature: f64
     warnings
 }
 
-/// The largest step times curvature that a directed ring of weight w bears when its agents differ: w(1 − w)²(2π/n)³/2, from the slowest mode of
-/// z² − (2ω − h)z + ω² − h = 0 with ω = 1 − w + we^{iθ} and θ = 2π/n. Exact for large n.
+/// The largest step times curvature that a directed ring of weight w bears when its agents differ: w(1 −
+/// w)²(2π/n)³/2, from the slowest mode of z² − (2ω − h)z + ω² − h = 0 with ω = 1 − w + we^{iθ} and θ = 2π/n.
+/// Exact for large n.
 pub fn ring_step(w: f64, n: usize) -> f64 {
     w * (1.0 - w).powi(2) * (2.0 * std::f64::consts::PI / n as f64).powi(3) / 2.0
 }
 
-/// By what factor an iteration multiplies the differences between agents, in the long run, if all have the curvature `h` (step times second derivative): above 1 the
-/// network itself makes AB/Push-Pull unstable. `kinds` has equal numbers for agents with equal data; differences between those never arise by themselves.
+/// By what factor an iteration multiplies the differences between agents, in the long run, if all have the
+/// curvature `h` (step times second derivative): above 1 the network itself makes AB/Push-Pull unstable.
+/// `kinds` has equal numbers for agents with equal data; differences between those never arise by themselves.
 pub fn growth(sequence: &Sequence, kinds: &[usize], h: f64) -> f64 {
     let n = sequence.agents();
     let mut mixing = Mixing::<f64>::default();
@@ -343,30 +390,39 @@ mod tests {
     fn nets() -> Vec<Net> {
         let mut all = Vec::new();
         for seed in 0..4 {
-            for sequence in
-                [Sequence::uniform(ErdosRenyi::new(4, 0.5, seed, true)), Sequence::uniform(Cycle::new(3 + seed as usize, 0.3, seed))]
-            {
-                all.push(Net::new(sequence.agents(), graph::constants(&sequence, 30).mixing.as_ref().unwrap()));
+            for sequence in [
+                Sequence::uniform(ErdosRenyi::new(4, 0.5, seed, true)),
+                Sequence::uniform(Cycle::new(3 + seed as usize, 0.3, seed)),
+            ] {
+                all.push(Net::new(
+                    sequence.agents(),
+                    graph::constants(&sequence, 30).mixing.as_ref().unwrap(),
+                ));
             }
         }
         all
     }
 
     fn problems() -> Vec<Constants> {
-        let mut all: Vec<Constants> = (0..3).map(|seed| Quadratic::random(4, 3, 4, seed, false).constants().unwrap()).collect();
-        all.extend((0..3).map(|seed| PolicyEvaluation::random(4, 8, 3, seed).normalised().constants().unwrap()));
+        let mut all: Vec<Constants> =
+            (0..3).map(|seed| Quadratic::random(4, 3, 4, seed, false).constants().unwrap()).collect();
+        all.extend(
+            (0..3).map(|seed| PolicyEvaluation::random(4, 8, 3, seed).normalised().constants().unwrap()),
+        );
         all.extend((0..3).map(|seed| Robust::random(4, 3, 5, seed).constants().unwrap()));
         all
     }
 
-    /// Inside the mended conditions every coefficient of the expansion has the sign that the lemma needs; with the printed 𝒞_{b,3} the one of V_D has not.
+    /// Inside the mended conditions every coefficient of the expansion has the sign that the lemma needs;
+    /// with the printed 𝒞_{b,3} the one of V_D has not.
     #[test]
     fn the_conditions_give_the_descent() {
         for (net, c) in nets().iter().flat_map(|net| problems().into_iter().map(move |c| (net, c))) {
             let lambda = 2.0
-                * derived(&c)
-                    .lambda
-                    .max(5.0 * derived(&c).l_star2.powi(2) / (4.0 * net.n * net.c * fab_constants(&c, net, Reading::Mended).c_b[2]));
+                * derived(&c).lambda.max(
+                    5.0 * derived(&c).l_star2.powi(2)
+                        / (4.0 * net.n * net.c * fab_constants(&c, net, Reading::Mended).c_b[2]),
+                );
             let eta = fab_allowed(&c, net, lambda);
             let conditions = fab(&c, net, lambda, eta, Reading::Mended);
             for condition in &conditions {
@@ -379,7 +435,8 @@ mod tests {
                 assert!(signs[i] <= 0.0, "coefficient {} is {}", i + 1, signs[i]);
             }
             assert!(
-                signs[3] <= -0.19 * net.c * third * lambda && signs[5] <= -0.25 * net.alpha.0 * net.beta.0 * eta[0] * (1.0 - 1e-9),
+                signs[3] <= -0.19 * net.c * third * lambda
+                    && signs[5] <= -0.25 * net.alpha.0 * net.beta.0 * eta[0] * (1.0 - 1e-9),
                 "{signs:?}"
             );
             assert!(fab_coefficients(&c, net, lambda, eta, Reading::Printed)[3] > 0.0);
@@ -389,15 +446,20 @@ mod tests {
     #[test]
     fn single_level_conditions_give_the_descent() {
         for (net, l) in nets().iter().flat_map(|net| [0.1, 1.0, 30.0].map(move |l| (net, l))) {
-            let eta = single(l, net, 1.0, Reading::Mended).iter().map(|c| c.allows).fold(f64::INFINITY, f64::min);
+            let eta =
+                single(l, net, 1.0, Reading::Mended).iter().map(|c| c.allows).fold(f64::INFINITY, f64::min);
             let [p, s] = single_weights(l, net);
             let Net { n, alpha: (al, ah), beta: (bl, bh), c, e, gamma } = *net;
             let both = 2.0 * p * ah * bh / (c * n * al) + 12.0 * s * gamma * l * l / e;
-            let of_d = 3.0 * eta * l * l * n / (al * bl) - p * c + s * 24.0 * gamma * l * l / e + both * eta * eta * 2.0 * n * l * l;
+            let of_d = 3.0 * eta * l * l * n / (al * bl) - p * c
+                + s * 24.0 * gamma * l * l / e
+                + both * eta * eta * 2.0 * n * l * l;
             let of_s = 3.0 * eta / (al * bl) - s * e + both * eta * eta;
             let of_gradient = -eta * al * bl / 2.0 + both * 2.0 * n * n * eta * eta;
             assert!(
-                of_d <= -p * c / 4.0 && of_s <= 1e-12 * s * e && of_gradient <= -eta * al * bl / 4.0 * (1.0 - 1e-9),
+                of_d <= -p * c / 4.0
+                    && of_s <= 1e-12 * s * e
+                    && of_gradient <= -eta * al * bl / 4.0 * (1.0 - 1e-9),
                 "{of_d} {of_s} {of_gradient}"
             );
         }
@@ -410,7 +472,10 @@ mod tests {
             let ring = Sequence::new(Arc::new(Static::ring(n)), Rule::BySender(vec![w])).unwrap();
             let kinds: Vec<usize> = (0..n).collect();
             let (low, high) = (0.7 * ring_step(w, n), 1.4 * ring_step(w, n));
-            assert!(growth(&ring, &kinds, low) < 1.0 && growth(&ring, &kinds, high) > 1.0, "n = {n}, w = {w}");
+            assert!(
+                growth(&ring, &kinds, low) < 1.0 && growth(&ring, &kinds, high) > 1.0,
+                "n = {n}, w = {w}"
+            );
         }
         // Five patterns in turn on twenty agents are a ring of five.
         let ring = Sequence::new(Arc::new(Static::ring(20)), Rule::BySender(vec![0.2])).unwrap();

@@ -1,5 +1,5 @@
-//! The quantities of the proof along a run: errors D and S, distances to the solution maps, the Lyapunov functions Φ^(b) and Φ^(s), the penalty's bias; and the
-//! invariants that must hold whatever the steps are.
+//! The quantities of the proof along a run: errors D and S, distances to the solution maps, the Lyapunov
+//! functions Φ^(b) and Φ^(s), the penalty's bias; and the invariants that must hold whatever the steps are.
 use super::graph::MixingConstants;
 use super::steps::{Net, Reading, fab, fab_constants, single, single_weights};
 use crate::mixing::{Mixing, Sequence};
@@ -47,19 +47,38 @@ struct Before {
     lyapunov: Option<f64>,
     /// Whether the steps at k are inside the proved conditions.
     inside: bool,
-    /// Where each averaged variable is to be one iteration later, and how large the numbers are that this comes from.
+    /// Where each averaged variable is to be one iteration later, and how large the numbers are that this
+    /// comes from.
     next: Vec<(&'static str, Vec<f64>, f64)>,
 }
 
 impl Observer {
     /// Looks at iterations 0, `every`, 2·`every`, … up to `last`. The matrices must be stochastic.
-    pub fn new(sequence: &Sequence, mixing: Option<&MixingConstants>, constants: Option<Constants>, every: usize, last: usize) -> Self {
+    pub fn new(
+        sequence: &Sequence,
+        mixing: Option<&MixingConstants>,
+        constants: Option<Constants>,
+        every: usize,
+        last: usize,
+    ) -> Self {
         let net = mixing.map(|m| Net::new(sequence.agents(), m));
-        Observer { vectors: vectors_at(sequence, every, last), net, constants, before: None, largest_direction: 0.0 }
+        Observer {
+            vectors: vectors_at(sequence, every, last),
+            net,
+            constants,
+            before: None,
+            largest_direction: 0.0,
+        }
     }
 
     /// One look.
-    pub fn look<T: Real>(&mut self, k: usize, problem: &dyn Bilevel<T>, steps: Option<Steps>, views: &[View<'_, T>]) -> Seen {
+    pub fn look<T: Real>(
+        &mut self,
+        k: usize,
+        problem: &dyn Bilevel<T>,
+        steps: Option<Steps>,
+        views: &[View<'_, T>],
+    ) -> Seen {
         let Some((alpha, beta)) = self.vectors.get(&k) else { return Seen::default() };
         let tolerance = if size_of::<T>() == 4 { 1e-3 } else { 1e-9 };
         let (mut values, mut broken) = (Vec::new(), None);
@@ -82,12 +101,15 @@ impl Observer {
                 v_s += s;
                 values.push((s_label, s));
                 let sum = average(direction, &vec![1.0; beta.len()]);
-                let size: f64 = (0..direction.rows.count()).map(|i| norm(direction.row(i).iter().map(|d| d.f64()))).sum();
+                let size: f64 =
+                    (0..direction.rows.count()).map(|i| norm(direction.row(i).iter().map(|d| d.f64()))).sum();
                 self.largest_direction = self.largest_direction.max(size);
                 let gap = norm(total.iter().zip(&sum).map(|(t, d)| t - d));
                 if gap > tolerance * self.largest_direction {
                     broken = Some(format!(
-                        "at k = {k} the trackers {t_name} sum to something else than the directions {d_name}: relative gap {:.1e}. Weights were lost on the way: B^k is not column-stochastic, or a message is missing",
+                        "at k = {k} the trackers {t_name} sum to something else than the directions \
+                        {d_name}: relative gap {:.1e}. Weights were lost on the way: B^k is not \
+                        column-stochastic, or a message is missing",
                         gap / self.largest_direction
                     ));
                 }
@@ -115,7 +137,8 @@ impl Observer {
             values.push(("averaged_dynamics", largest));
             if largest > tolerance {
                 broken = Some(format!(
-                    "at k = {k} the averages do not move as α_k says: residual {largest:.1e}. A^k is not row-stochastic, or rows were changed outside the iteration"
+                    "at k = {k} the averages do not move as α_k says: residual {largest:.1e}. A^k is not \
+                    row-stochastic, or rows were changed outside the iteration"
                 ));
             }
         }
@@ -128,11 +151,18 @@ impl Observer {
         };
         if let Some(value) = lyapunov {
             values.push(("lyapunov", value));
-            let rise =
-                self.before.as_ref().filter(|b| b.inside && inside).and_then(|b| b.lyapunov).map_or(f64::NEG_INFINITY, |old| value - old);
+            let rise = self
+                .before
+                .as_ref()
+                .filter(|b| b.inside && inside)
+                .and_then(|b| b.lyapunov)
+                .map_or(f64::NEG_INFINITY, |old| value - old);
             if rise > 1e-9 * value.abs().max(1e-300) {
                 broken = broken.or_else(|| {
-                    Some(format!("at k = {k} the Lyapunov function rose by {rise:.1e} although the steps are inside the proved conditions"))
+                    Some(format!(
+                        "at k = {k} the Lyapunov function rose by {rise:.1e} although the steps \
+                        are inside the proved conditions"
+                    ))
                 });
             }
         }
@@ -150,14 +180,22 @@ impl Observer {
         [v_d, v_s]: [f64; 2],
         values: &mut Vec<(&'static str, f64)>,
     ) -> (Option<f64>, bool) {
-        let (Some(forms), Some(x), Some(y), Some(z)) = (problem.closed_forms(), hats.get("x"), hats.get("y"), hats.get("z")) else {
+        let (Some(forms), Some(x), Some(y), Some(z)) =
+            (problem.closed_forms(), hats.get("x"), hats.get("y"), hats.get("z"))
+        else {
             return (None, false);
         };
         let distance = |a: &[f64], b: Vec<f64>| norm(a.iter().zip(b).map(|(a, b)| a - b));
-        let (z_gap, y_gap) = (distance(z, forms.lower_solution(x)), distance(y, forms.penalty_lower_solution(x, lambda)));
+        let (z_gap, y_gap) =
+            (distance(z, forms.lower_solution(x)), distance(y, forms.penalty_lower_solution(x, lambda)));
         let exact = forms.hypergradient(x);
         let bias = norm(penalty_gradient(problem, forms, x, lambda).iter().zip(&exact).map(|(p, h)| p - h));
-        values.extend([("z_gap", z_gap), ("y_gap", y_gap), ("hypergradient_weighted", norm(exact.into_iter())), ("penalty_bias", bias)]);
+        values.extend([
+            ("z_gap", z_gap),
+            ("y_gap", y_gap),
+            ("hypergradient_weighted", norm(exact.into_iter())),
+            ("penalty_bias", bias),
+        ]);
         let (Some(net), Some(c)) = (&self.net, &self.constants) else { return (None, false) };
         let k = fab_constants(c, net, Reading::Mended);
         let [first, second] = [eta[0] * lambda / eta[2] * k.c_b[0], eta[0] * lambda / eta[1] * k.c_b[1]];
@@ -181,7 +219,10 @@ impl Observer {
         let l = self.constants.as_ref().and_then(|c| c.l_single);
         let (Some(value), Some(net), Some(l)) = (value, &self.net, l) else { return (None, false) };
         let [of_d, of_s] = single_weights(l, net);
-        (Some(value + of_d * net.n / net.alpha.0 * d + of_s * s), single(l, net, eta, Reading::Mended).iter().all(|c| c.margin() >= 1.0))
+        (
+            Some(value + of_d * net.n / net.alpha.0 * d + of_s * s),
+            single(l, net, eta, Reading::Mended).iter().all(|c| c.margin() >= 1.0),
+        )
     }
 }
 
@@ -238,12 +279,15 @@ pub fn average<T: Real>(view: &View<'_, T>, weights: &[f64]) -> Vec<f64> {
 
 /// D(v, α) = Σ α_i ‖v_i − v̂‖².
 pub fn spread<T: Real>(view: &View<'_, T>, alpha: &[f64], hat: &[f64]) -> f64 {
-    let square = |i: usize| view.row(i).iter().zip(hat).map(|(v, h)| (v.f64() - h) * (v.f64() - h)).sum::<f64>();
+    let square =
+        |i: usize| view.row(i).iter().zip(hat).map(|(v, h)| (v.f64() - h) * (v.f64() - h)).sum::<f64>();
     alpha.iter().enumerate().map(|(i, a)| a * square(i)).sum()
 }
 
 /// S(t, β) = Σ β_j ‖t_j/β_j − Σt‖².
 pub fn tracking_spread<T: Real>(view: &View<'_, T>, beta: &[f64], total: &[f64]) -> f64 {
-    let square = |j: usize, b: f64| view.row(j).iter().zip(total).map(|(t, s)| (t.f64() / b - s) * (t.f64() / b - s)).sum::<f64>();
+    let square = |j: usize, b: f64| {
+        view.row(j).iter().zip(total).map(|(t, s)| (t.f64() / b - s) * (t.f64() / b - s)).sum::<f64>()
+    };
     beta.iter().enumerate().map(|(j, b)| b * square(j, *b)).sum()
 }

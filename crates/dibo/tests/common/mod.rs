@@ -1,4 +1,5 @@
-//! What several test files need: random starts and graphs, algorithms out of JSON, states as plain nested vectors.
+//! What several test files need: random starts and graphs, algorithms out of JSON, states as plain nested
+//! vectors.
 // Every test file is a crate of its own and uses a part of this.
 #![allow(dead_code)]
 use dibo::algorithm::{self, Algorithm, Needs, Reader, State};
@@ -28,11 +29,13 @@ pub fn random_start(problem: &dyn Bilevel<f64>, seed: u64) -> Start {
         Upper::Private(widths) => widths,
     };
     let lower = vec![problem.lower(); n];
-    let [x, y, z, v] = [(0, &upper), (1, &lower), (2, &lower), (3, &lower)].map(|(part, w)| random_rows(w, 10 * seed + part));
+    let [x, y, z, v] = [(0, &upper), (1, &lower), (2, &lower), (3, &lower)]
+        .map(|(part, w)| random_rows(w, 10 * seed + part));
     Start { x, y, z, v }
 }
 
-/// Strongly connected graphs that change at every iteration and are nowhere regular: unequal in- and out-degrees.
+/// Strongly connected graphs that change at every iteration and are nowhere regular: unequal in- and
+/// out-degrees.
 pub fn unbalanced(n: usize, seed: u64) -> Sequence {
     Sequence::uniform(ErdosRenyi::new(n, 0.35, seed, true))
 }
@@ -90,7 +93,10 @@ pub fn assert_close(got: &[Vec<f64>], expected: &[Vec<f64>], rtol: f64, place: &
     for (i, (g, e)) in got.iter().zip(expected).enumerate() {
         assert_eq!(g.len(), e.len(), "{place}: width of row {i}");
         for (c, (g, e)) in g.iter().zip(e).enumerate() {
-            assert!((g - e).abs() <= rtol * e.abs() + rtol / 100.0, "{place}, agent {i}, column {c}: {g} instead of {e}");
+            assert!(
+                (g - e).abs() <= rtol * e.abs() + rtol / 100.0,
+                "{place}, agent {i}, column {c}: {g} instead of {e}"
+            );
         }
     }
 }
@@ -106,21 +112,40 @@ pub fn single_level_gradient(problem: &dyn Bilevel<f64>, agent: usize, k: usize,
 }
 
 /// (∇ₓf_i, ∇ᵧf_i).
-pub fn grad_f(problem: &dyn Bilevel<f64>, agent: usize, k: usize, x: &[f64], y: &[f64]) -> (Vec<f64>, Vec<f64>) {
+pub fn grad_f(
+    problem: &dyn Bilevel<f64>,
+    agent: usize,
+    k: usize,
+    x: &[f64],
+    y: &[f64],
+) -> (Vec<f64>, Vec<f64>) {
     let (mut gx, mut gy) = (vec![f64::NAN; x.len()], vec![f64::NAN; y.len()]);
     problem.grad_f(agent, k, x, y, &mut gx, &mut gy);
     (gx, gy)
 }
 
 /// (∇ₓg_i, ∇ᵧg_i).
-pub fn grad_g(problem: &dyn Bilevel<f64>, agent: usize, k: usize, x: &[f64], y: &[f64]) -> (Vec<f64>, Vec<f64>) {
+pub fn grad_g(
+    problem: &dyn Bilevel<f64>,
+    agent: usize,
+    k: usize,
+    x: &[f64],
+    y: &[f64],
+) -> (Vec<f64>, Vec<f64>) {
     let (mut gx, mut gy) = (vec![f64::NAN; x.len()], vec![f64::NAN; y.len()]);
     problem.grad_g(agent, k, x, y, &mut gx, &mut gy);
     (gx, gy)
 }
 
 /// (∇²ₓᵧg_i·v, ∇²ᵧᵧg_i·v).
-pub fn products(problem: &dyn Bilevel<f64>, agent: usize, k: usize, x: &[f64], y: &[f64], v: &[f64]) -> (Vec<f64>, Vec<f64>) {
+pub fn products(
+    problem: &dyn Bilevel<f64>,
+    agent: usize,
+    k: usize,
+    x: &[f64],
+    y: &[f64],
+    v: &[f64],
+) -> (Vec<f64>, Vec<f64>) {
     let (mut xy, mut yy) = (vec![f64::NAN; x.len()], vec![f64::NAN; y.len()]);
     let second = problem.second_order().expect("the problem has them");
     second.xy(agent, k, x, y, v, &mut xy);

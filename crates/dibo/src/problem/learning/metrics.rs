@@ -1,4 +1,5 @@
-//! What can be said of a state: test accuracy of the averaged model and of the agents, and how well the weights find wrong labels.
+//! What can be said of a state: test accuracy of the averaged model and of the agents, and how well the
+//! weights find wrong labels.
 use super::model::{norm_squared, pieces};
 use super::{Learning, Task, sigmoid};
 use crate::data::Dataset;
@@ -8,7 +9,8 @@ use std::sync::Mutex;
 /// Test images on which every agent's own model is tried.
 pub const TRIED: usize = 1000;
 
-/// How well weights tell wrong labels from right ones; "wrong" is the positive class, found where the weight is below ½.
+/// How well weights tell wrong labels from right ones; "wrong" is the positive class, found where the weight
+/// is below ½.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cleaning {
     /// Probability that a wrong label has a lower weight than a right one (½ for a tie).
@@ -26,13 +28,15 @@ pub struct Cleaning {
 }
 
 impl Cleaning {
-    /// Compares weights with the truth, given as (weight, wrong); a number that needs a class that is absent is NaN.
+    /// Compares weights with the truth, given as (weight, wrong); a number that needs a class that is absent
+    /// is NaN.
     pub fn of(mut samples: Vec<(f64, bool)>) -> Self {
         samples.sort_by(|a, b| a.0.total_cmp(&b.0));
         let wrong = samples.iter().filter(|s| s.1).count() as f64;
         let right = samples.len() as f64 - wrong;
         let sum = |of: bool| samples.iter().filter(|s| s.1 == of).map(|s| s.0).sum::<f64>();
-        // Rank sum: for each group of equal weights, its wrong ones beat the right ones after it and tie with those in it.
+        // Rank sum: for each group of equal weights, its wrong ones beat the right ones after it and tie with
+        // those in it.
         let (mut beaten, mut seen) = (0.0, 0.0);
         for group in samples.chunk_by(|a, b| a.0 == b.0) {
             let w = group.iter().filter(|s| s.1).count() as f64;
@@ -54,8 +58,15 @@ impl Cleaning {
 }
 
 impl<T: Real> Learning<T> {
-    /// Accuracy in percent and mean cross-entropy of a model on samples `sample(0), …, sample(count − 1)` of a data set with true labels.
-    pub fn score(&self, w: &[T], data: &Dataset, count: usize, sample: impl Fn(usize) -> usize + Sync) -> (f64, f64) {
+    /// Accuracy in percent and mean cross-entropy of a model on samples `sample(0), …, sample(count − 1)` of
+    /// a data set with true labels.
+    pub fn score(
+        &self,
+        w: &[T],
+        data: &Dataset,
+        count: usize,
+        sample: impl Fn(usize) -> usize + Sync,
+    ) -> (f64, f64) {
         let all: Vec<_> = pieces(count, self.net.rows()).collect();
         let results = Mutex::new(vec![(0, 0.0); all.len()]);
         self.threads.ranges(all.len(), 1, |_, some| {
@@ -69,7 +80,8 @@ impl<T: Real> Learning<T> {
                     s.labels[r] = data.labels()[at];
                 }
                 self.net.forward(&mut s, rows, w);
-                let hits = self.net.guesses(&s, rows).zip(&s.labels).filter(|(g, l)| *g == **l as usize).count();
+                let hits =
+                    self.net.guesses(&s, rows).zip(&s.labels).filter(|(g, l)| *g == **l as usize).count();
                 self.net.entropy(&mut s, rows);
                 let loss = s.losses[..rows].iter().sum::<f64>();
                 results.lock().expect("no thread panics with the lock")[i] = (hits, loss);
@@ -88,7 +100,9 @@ impl<T: Real> Learning<T> {
     /// Mean cross-entropy of a model on the validation samples of all agents, each agent counted alike.
     pub fn validation_loss(&self, w: &[T]) -> f64 {
         let hands = &self.dealt.hands;
-        let loss = |h: &crate::data::Hand| self.score(w, &self.dealt.data, h.validation.len(), |j| h.validation[j] as usize).1;
+        let loss = |h: &crate::data::Hand| {
+            self.score(w, &self.dealt.data, h.validation.len(), |j| h.validation[j] as usize).1
+        };
         hands.iter().map(loss).sum::<f64>() / hands.len() as f64
     }
 
@@ -98,7 +112,9 @@ impl<T: Real> Learning<T> {
         // A single-level method's variable is called x and is the model.
         let bilevel = find("y").is_some();
         let mut values = Vec::new();
-        let Some((model, w)) = find(if bilevel { "y" } else { "x" }).and_then(|v| Some((v, mean(v)?))) else { return values };
+        let Some((model, w)) = find(if bilevel { "y" } else { "x" }).and_then(|v| Some((v, mean(v)?))) else {
+            return values;
+        };
         if w.len() != self.net.width() {
             return values;
         }
@@ -106,7 +122,8 @@ impl<T: Real> Learning<T> {
         values.push(("loss", self.validation_loss(&w)));
         let test = &self.dealt.test;
         let tried = test.len().min(TRIED);
-        let own = (0..model.rows.count()).map(|i| self.score(model.row(i), test, tried, |j| j * test.len() / tried).0);
+        let own = (0..model.rows.count())
+            .map(|i| self.score(model.row(i), test, tried, |j| j * test.len() / tried).0);
         values.push(("agents_accuracy", own.sum::<f64>() / model.rows.count() as f64));
         let z = find("z").and_then(mean);
         values.extend(z.as_ref().map(|z| ("test_accuracy_z", self.test_accuracy(z))));
@@ -129,7 +146,9 @@ impl<T: Real> Learning<T> {
         if psi.len() != hands.len() || hands.iter().zip(psi).any(|(h, x)| h.train.len() != x.len()) {
             return None;
         }
-        let psi = || hands.iter().zip(psi).flat_map(|(h, x)| x.iter().map(|p| p.f64()).zip(h.wrong.iter().copied()));
+        let psi = || {
+            hands.iter().zip(psi).flat_map(|(h, x)| x.iter().map(|p| p.f64()).zip(h.wrong.iter().copied()))
+        };
         let samples: Vec<(f64, bool)> = psi().map(|(p, wrong)| (sigmoid(p), wrong)).collect();
         let moved = psi().map(|(p, _)| (p - start).abs()).sum::<f64>() / samples.len() as f64;
         let c = Cleaning::of(samples);

@@ -1,13 +1,16 @@
 //! Learning problems on images (appendix C): cleaning wrong labels, and tuning a regulariser.
 //!
-//! *Cleaning*: f_i is the mean cross-entropy of y on the agent's validation samples; g_i the mean of σ(ψ_j) · cross-entropy on its training
-//! samples plus τ/2 ‖y‖². The upper variable is ψ_i, one number for each training sample of agent i, which no other agent sees.
-//! *Tuning*: f_i as before; g_i the mean cross-entropy on the training samples plus τ ‖y‖² (not τ/2), and the upper variable is τ.
+//! *Cleaning*: f_i is the mean cross-entropy of y on the agent's validation samples; g_i the mean of σ(ψ_j) ·
+//! cross-entropy on its training samples plus τ/2 ‖y‖². The upper variable is ψ_i, one number for each
+//! training sample of agent i, which no other agent sees.
+//! *Tuning*: f_i as before; g_i the mean cross-entropy on the training samples plus τ ‖y‖² (not τ/2), and the
+//! upper variable is τ.
 //!
-//! *Batches* are a pure function of (seed, agent, k): an agent's samples are shuffled once; with batches of size b, iteration k of a bilevel
-//! method takes b of them from place k·b on, around the end, so that all are seen equally often. A single-level method takes block
-//! k mod [`blocks`](SingleLevel::blocks), as many as the largest agent needs; smaller agents begin anew. An agent with no more than b samples
-//! uses all of them. y, z and the upper variable see the same batch.
+//! *Batches* are a pure function of (seed, agent, k): an agent's samples are shuffled once; with batches of
+//! size b, iteration k of a bilevel method takes b of them from place k·b on, around the end, so that all are
+//! seen equally often. A single-level method takes block k mod [`blocks`](SingleLevel::blocks), as many as
+//! the largest agent needs; smaller agents begin anew. An agent with no more than b samples uses all of them.
+//! y, z and the upper variable see the same batch.
 pub mod bert;
 mod metrics;
 mod model;
@@ -118,8 +121,8 @@ pub struct Learning<T> {
     begin: Option<Vec<f64>>,
 }
 
-/// One agent's samples in the order of its batches. A place below the number of training samples is a training sample, the rest are
-/// validation samples.
+/// One agent's samples in the order of its batches. A place below the number of training samples is a
+/// training sample, the rest are validation samples.
 struct Order {
     train: Vec<u32>,
     validation: Vec<u32>,
@@ -145,25 +148,43 @@ impl Batch<'_> {
 }
 
 impl<T: Real> Learning<T> {
-    /// A problem with full batches. Pixels are scaled by what the agents' training samples say. `seed` is that of the start and the batches.
-    pub fn new(dealt: Arc<Dealt>, model: Model, task: Task, scaling: Scaling, seed: u64) -> Result<Self, String> {
+    /// A problem with full batches. Pixels are scaled by what the agents' training samples say. `seed` is
+    /// that of the start and the batches.
+    pub fn new(
+        dealt: Arc<Dealt>,
+        model: Model,
+        task: Task,
+        scaling: Scaling,
+        seed: u64,
+    ) -> Result<Self, String> {
         let tau = match task {
             Task::Cleaning { tau, psi } if tau >= 0.0 && tau.is_finite() && psi.is_finite() => tau,
-            Task::Cleaning { tau, psi } => return Err(format!("tau is {tau} and psi is {psi}; tau must be 0 or more and both finite")),
+            Task::Cleaning { tau, psi } => {
+                return Err(format!("tau is {tau} and psi is {psi}; tau must be 0 or more and both finite"));
+            }
             Task::Tuning { form, tau } if form.inverse(tau).is_finite() => tau,
-            Task::Tuning { tau, .. } => return Err(format!("tau starts at {tau}; it must be finite, and above 0 for exp and softplus")),
+            Task::Tuning { tau, .. } => {
+                return Err(format!(
+                    "tau starts at {tau}; it must be finite, and above 0 for exp and softplus"
+                ));
+            }
         };
         if let Model::Bert(bert) = &model {
             bert.check()?;
             let (bytes, most) = (dealt.data.pixels(), 2 * bert.positions);
             if bytes % 2 != 0 || bytes > most {
-                return Err(format!("texts of {} tokens; the model takes {} at most", bytes / 2, bert.positions));
+                return Err(format!(
+                    "texts of {} tokens; the model takes {} at most",
+                    bytes / 2,
+                    bert.positions
+                ));
             }
         }
         if model == Model::Mlp(0) {
             return Err("an MLP needs 1 hidden unit or more".into());
         }
-        if dealt.hands.iter().any(|h| h.train.is_empty() || h.validation.is_empty()) || dealt.hands.is_empty() {
+        if dealt.hands.iter().any(|h| h.train.is_empty() || h.validation.is_empty()) || dealt.hands.is_empty()
+        {
             return Err("every agent needs a training and a validation sample".into());
         }
         let fit = scaling.fit(&dealt.data, dealt.hands.iter().flat_map(|h| h.train.iter().copied()));
@@ -193,7 +214,9 @@ impl<T: Real> Learning<T> {
         self.batch = Some(size.max(1));
         // Full batches keep the order of the data, which is the fastest to read.
         for (agent, order) in self.orders.iter_mut().enumerate() {
-            for (which, places) in [&mut order.train, &mut order.validation, &mut order.both].into_iter().enumerate() {
+            for (which, places) in
+                [&mut order.train, &mut order.validation, &mut order.both].into_iter().enumerate()
+            {
                 places.sort_unstable();
                 places.shuffle(&mut stream(self.seed, Purpose::Batch, agent as u64, which as u64));
             }
@@ -201,7 +224,8 @@ impl<T: Real> Learning<T> {
         self
     }
 
-    /// What single-level methods minimise: the mean cross-entropy on these samples plus the task's regulariser with this τ.
+    /// What single-level methods minimise: the mean cross-entropy on these samples plus the task's
+    /// regulariser with this τ.
     pub fn baseline(mut self, on: TrainOn, tau: f64) -> Self {
         (self.train_on, self.baseline_tau) = (on, tau);
         self
@@ -241,14 +265,17 @@ impl<T: Real> Learning<T> {
     /// The places of iteration k that the bilevel methods use, or those of a block.
     fn window<'a>(&self, places: &'a [u32], step: usize) -> Batch<'a> {
         match self.batch {
-            Some(b) if b < places.len() => Batch { places, from: ((step as u128 * b as u128) % places.len() as u128) as usize, len: b },
+            Some(b) if b < places.len() => {
+                Batch { places, from: ((step as u128 * b as u128) % places.len() as u128) as usize, len: b }
+            }
             _ => Batch { places, from: 0, len: places.len() },
         }
     }
 
     /// Calls `job` with a scratch that no one else uses; there are as many as threads have met here.
     fn with_scratch<R>(&self, job: impl FnOnce(&mut Scratch<T>) -> R) -> R {
-        let most = self.dealt.hands.iter().map(|h| h.train.len() + h.validation.len()).max().unwrap_or(1).max(64);
+        let most =
+            self.dealt.hands.iter().map(|h| h.train.len() + h.validation.len()).max().unwrap_or(1).max(64);
         let taken = self.pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut scratch = taken.unwrap_or_else(|| self.net.scratch(self.batch.map_or(most, |b| 2 * b)));
         let result = job(&mut scratch);
@@ -285,7 +312,8 @@ impl<T: Real> Learning<T> {
         self.window(self.places(&self.orders[agent]), k % SingleLevel::blocks(self)).all()
     }
 
-    /// The number in the data set and the label of one of an agent's places (training samples first, then those of validation).
+    /// The number in the data set and the label of one of an agent's places (training samples first, then
+    /// those of validation).
     pub fn sample(&self, agent: usize, place: usize) -> (usize, u8) {
         let hand = &self.dealt.hands[agent];
         match place.checked_sub(hand.train.len()) {
@@ -295,7 +323,14 @@ impl<T: Real> Learning<T> {
     }
 
     /// Puts samples into the rows of the scratch: those of `place(piece.start), …`, each with its factor.
-    fn load(&self, s: &mut Scratch<T>, agent: usize, piece: Range<usize>, place: impl Fn(usize) -> usize, weight: impl Fn(usize) -> f64) {
+    fn load(
+        &self,
+        s: &mut Scratch<T>,
+        agent: usize,
+        piece: Range<usize>,
+        place: impl Fn(usize) -> usize,
+        weight: impl Fn(usize) -> f64,
+    ) {
         for (r, j) in piece.enumerate() {
             let (sample, label) = self.sample(agent, place(j));
             self.net.load(s, r, self.dealt.data.image(sample), &self.scale, &self.shift);
@@ -303,7 +338,8 @@ impl<T: Real> Learning<T> {
         }
     }
 
-    /// Writes the gradient of Σ weight(place) · cross-entropy over a batch; `after` sees each place with its cross-entropy.
+    /// Writes the gradient of Σ weight(place) · cross-entropy over a batch; `after` sees each place with its
+    /// cross-entropy.
     fn gradient(
         &self,
         agent: usize,
@@ -340,10 +376,19 @@ impl<T: Real> Learning<T> {
         }
     }
 
-    /// One agent's directions: y runs over [training; validation] rows at once, z over the training rows among them.
-    fn directions(&self, agent: usize, k: usize, penalty: Penalty, [x, y, z]: [&[T]; 3], [dx, dy, dz]: [&mut [T]; 3]) {
+    /// One agent's directions: y runs over [training; validation] rows at once, z over the training rows
+    /// among them.
+    fn directions(
+        &self,
+        agent: usize,
+        k: usize,
+        penalty: Penalty,
+        [x, y, z]: [&[T]; 3],
+        [dx, dy, dz]: [&mut [T]; 3],
+    ) {
         let Penalty { f, g } = penalty;
-        let (train, validation) = (self.window(&self.orders[agent].train, k), self.window(&self.orders[agent].validation, k));
+        let (train, validation) =
+            (self.window(&self.orders[agent].train, k), self.window(&self.orders[agent].validation, k));
         let (f_each, g_each) = (f / validation.len as f64, g / train.len as f64);
         let cleaning = matches!(self.task, Task::Cleaning { .. });
         let shrink = T::of(g * self.shrink(x));
@@ -352,8 +397,10 @@ impl<T: Real> Learning<T> {
             for piece in pieces(train.len + validation.len, s.rows()) {
                 let (rows, again) = (piece.len(), piece.start > 0);
                 let first = train.len.saturating_sub(piece.start).min(rows);
-                let place = |j: usize| if j < train.len { train.place(j) } else { validation.place(j - train.len) };
-                let weight = |j: usize| if j < train.len { g_each * self.weight(x, train.place(j)) } else { f_each };
+                let place =
+                    |j: usize| if j < train.len { train.place(j) } else { validation.place(j - train.len) };
+                let weight =
+                    |j: usize| if j < train.len { g_each * self.weight(x, train.place(j)) } else { f_each };
                 self.load(s, agent, piece.clone(), place, weight);
                 self.net.forward(s, rows, y);
                 self.net.entropy(s, rows);
@@ -435,7 +482,9 @@ impl<T: Real> Bilevel<T> for Learning<T> {
     }
 
     fn penalty_directions(&self, at: At<'_>, penalty: Penalty, v: &Stack<T, 3>, d: &mut Stack<T, 3>) {
-        d.for_each_row(at.threads, 1, |_, row, d| self.directions(at.owned[row], at.k, penalty, v.row(row), d));
+        d.for_each_row(at.threads, 1, |_, row, d| {
+            self.directions(at.owned[row], at.k, penalty, v.row(row), d)
+        });
     }
 
     fn single_level(&self) -> Option<&dyn SingleLevel<T>> {
@@ -444,13 +493,17 @@ impl<T: Real> Bilevel<T> for Learning<T> {
 
     fn start(&self) -> Start {
         let x = match self.task {
-            Task::Cleaning { psi, .. } if psi != 0.0 => self.dealt.hands.iter().map(|h| vec![psi; h.train.len()]).collect(),
+            Task::Cleaning { psi, .. } if psi != 0.0 => {
+                self.dealt.hands.iter().map(|h| vec![psi; h.train.len()]).collect()
+            }
             Task::Tuning { form, tau } => vec![vec![form.inverse(tau)]],
             Task::Cleaning { .. } => Vec::new(),
         };
         let y = match self.net.model {
             // One row for all: as many copies as agents would be a third of the state.
-            Model::Mlp(_) | Model::Bert(_) => vec![self.begin.clone().unwrap_or_else(|| self.net.start(self.seed))],
+            Model::Mlp(_) | Model::Bert(_) => {
+                vec![self.begin.clone().unwrap_or_else(|| self.net.start(self.seed))]
+            }
             _ => Vec::new(),
         };
         Start { x, y, ..Start::default() }

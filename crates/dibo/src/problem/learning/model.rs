@@ -1,4 +1,5 @@
-//! The classifiers: forward and backward pass by hand on matrix products, for rows of a batch that lie in one scratch.
+//! The classifiers: forward and backward pass by hand on matrix products, for rows of a batch that lie in one
+//! scratch.
 use super::bert::{Bert, Room};
 use crate::rng::{Purpose, stream};
 use crate::rows::{Buffer, Real, for_each_cpu, zeros};
@@ -23,13 +24,16 @@ pub enum Model {
 
 /// A classifier's shape. Its parameters lie in one row:
 ///
-/// - linear: class by class, the weights of the pixels, then the bias (classes × inputs; inputs = pixels + 1, or pixels without bias);
-/// - MLP: pixel by pixel the weights to the hidden units, then the hidden biases ((pixels + 1) × hidden); then class by class the
+/// - linear: class by class, the weights of the pixels, then the bias (classes × inputs; inputs = pixels + 1,
+///   or pixels without bias);
+/// - MLP: pixel by pixel the weights to the hidden units, then the hidden biases ((pixels + 1) × hidden);
+///   then class by class the
 ///   weights of the hidden units and the bias (classes × (hidden + 1)).
 ///
 /// - BERT: as [`Bert::places`] says.
 ///
-/// A bias is the weight of an input that is always 1, so it costs no code. These orders are the fastest for the matrix products.
+/// A bias is the weight of an input that is always 1, so it costs no code. These orders are the fastest for
+/// the matrix products.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Net {
     /// Numbers in an image.
@@ -40,7 +44,8 @@ pub struct Net {
     pub model: Model,
 }
 
-/// Room for the rows of one batch piece: inputs, hidden values, probabilities, what flows back; made once and used again.
+/// Room for the rows of one batch piece: inputs, hidden values, probabilities, what flows back; made once and
+/// used again.
 pub(super) struct Scratch<T> {
     x: Buffer<T>,
     hidden: Buffer<T>,
@@ -88,7 +93,8 @@ impl Net {
         }
     }
 
-    /// Starting parameters: 0 for a linear model; for an MLP uniform on ±1/√fan-in, as PyTorch's layers start; for BERT normal.
+    /// Starting parameters: 0 for a linear model; for an MLP uniform on ±1/√fan-in, as PyTorch's layers
+    /// start; for BERT normal.
     pub fn start(&self, seed: u64) -> Vec<f64> {
         if let Model::Bert(bert) = &self.model {
             return bert.start(self.classes, seed);
@@ -100,7 +106,8 @@ impl Net {
         (0..self.width()).map(|i| r.random_range(-1.0..1.0) * if i < first { a } else { b }).collect()
     }
 
-    /// Floating-point operations of one forward and backward pass over one sample, without the gradient by the input.
+    /// Floating-point operations of one forward and backward pass over one sample, without the gradient by
+    /// the input.
     pub fn flops(&self) -> usize {
         if let Model::Bert(bert) = &self.model {
             return bert.flops(self.pixels / 2);
@@ -178,7 +185,8 @@ impl Net {
         let (first, second) = w.split_at(self.inputs() * h);
         product_in_place((rows, h, self.inputs()), (&mut s.hidden, sh), false, (&s.x, sx, 1), (first, h));
         s.hidden.chunks_exact_mut(sh).take(rows).for_each(|row| relu(&mut row[..h]));
-        // Turned, with the classes side by side, these few weights can be used in place; what lies behind the classes stays zero.
+        // Turned, with the classes side by side, these few weights can be used in place; what lies behind the
+        // classes stays zero.
         for (c, weights) in second.chunks_exact(h + 1).enumerate() {
             s.turned[c..].iter_mut().step_by(so).zip(weights).for_each(|(to, w)| *to = *w);
         }
@@ -214,8 +222,8 @@ impl Net {
         })
     }
 
-    /// The gradient of Σ weight · cross-entropy by the parameters, after [`forward`](Self::forward) and [`entropy`](Self::entropy) with
-    /// the same rows and parameters; added to `g`, or written over it.
+    /// The gradient of Σ weight · cross-entropy by the parameters, after [`forward`](Self::forward) and
+    /// [`entropy`](Self::entropy) with the same rows and parameters; added to `g`, or written over it.
     pub(super) fn backward<T: Real>(&self, s: &mut Scratch<T>, rows: usize, w: &[T], g: &mut [T], add: bool) {
         let (sx, sh, so) = self.strides();
         if let Some(bert) = &mut s.bert {
@@ -227,8 +235,15 @@ impl Net {
         };
         let (second, (g1, g2)) = (&w[self.inputs() * h..], g.split_at_mut(self.inputs() * h));
         product_in_place((self.classes, h, rows), (g2, h + 1), add, (&s.out, 1, so), (&s.hidden, sh));
-        product((self.classes, 1, rows), (&mut g2[h..], h + 1, 1), add, (&s.out, 1, so), (&s.hidden[h..], sh, 1));
-        // As far apart as the hidden values: rows a power of two apart would share few places of the first-level cache.
+        product(
+            (self.classes, 1, rows),
+            (&mut g2[h..], h + 1, 1),
+            add,
+            (&s.out, 1, so),
+            (&s.hidden[h..], sh, 1),
+        );
+        // As far apart as the hidden values: rows a power of two apart would share few places of the
+        // first-level cache.
         product((rows, h, self.classes), (&mut s.back, sh, 1), false, (&s.out, so, 1), (second, h + 1, 1));
         let masks = s.hidden.chunks_exact(sh).take(rows);
         s.back.chunks_exact_mut(sh).zip(masks).for_each(|(back, hidden)| mask(&mut back[..h], &hidden[..h]));
@@ -257,16 +272,31 @@ fn last(rows: usize, columns: usize, rs: usize, cs: usize) -> usize {
 pub type Matrix<'a, T> = (&'a [T], usize, usize);
 
 /// dst (+)= a · b for (m × k) · (k × n).
-pub fn product<T: Real>((m, n, k): (usize, usize, usize), dst: (&mut [T], usize, usize), add: bool, a: Matrix<'_, T>, b: Matrix<'_, T>) {
+pub fn product<T: Real>(
+    (m, n, k): (usize, usize, usize),
+    dst: (&mut [T], usize, usize),
+    add: bool,
+    a: Matrix<'_, T>,
+    b: Matrix<'_, T>,
+) {
     if m == 0 || n == 0 || k == 0 {
         return;
     }
-    assert!(last(m, n, dst.1, dst.2) < dst.0.len() && last(m, k, a.1, a.2) < a.0.len() && last(k, n, b.1, b.2) < b.0.len());
+    assert!(
+        last(m, n, dst.1, dst.2) < dst.0.len()
+            && last(m, k, a.1, a.2) < a.0.len()
+            && last(k, n, b.1, b.2) < b.0.len()
+    );
     // The kernels want the destination by columns: of a destination by rows they get the transposed product.
-    let (m, n, dst, a, b) = if dst.2 < dst.1 { (n, m, (dst.0, dst.2, dst.1), (b.0, b.2, b.1), (a.0, a.2, a.1)) } else { (m, n, dst, a, b) };
+    let (m, n, dst, a, b) = if dst.2 < dst.1 {
+        (n, m, (dst.0, dst.2, dst.1), (b.0, b.2, b.1), (a.0, a.2, a.1))
+    } else {
+        (m, n, dst, a, b)
+    };
     macro_rules! call {
         ($kernel:path, $t:ty) => {
-            // SAFETY: all elements lie inside their slices (asserted), `dst` is borrowed alone, and T is this type (looked up below).
+            // SAFETY: all elements lie inside their slices (asserted), `dst` is borrowed alone, and T is this
+            // type (looked up below).
             unsafe {
                 $kernel()(
                     m,
@@ -300,8 +330,9 @@ pub fn product<T: Real>((m, n, k): (usize, usize, usize), dst: (&mut [T], usize,
     }
 }
 
-/// `dst (+)= a · b`, where `dst` and `b` are by rows: [`product`] without the copies that the GEMM crate makes of large operands. They are meant
-/// for matrices of thousands of rows; of a batch they are a tenth of the work. Where the crate's kernel does not fit, it is [`product`].
+/// `dst (+)= a · b`, where `dst` and `b` are by rows: [`product`] without the copies that the GEMM crate
+/// makes of large operands. They are meant for matrices of thousands of rows; of a batch they are a tenth of
+/// the work. Where the crate's kernel does not fit, it is [`product`].
 pub(super) fn product_in_place<T: Real>(
     size: (usize, usize, usize),
     dst: (&mut [T], usize),
@@ -315,18 +346,33 @@ pub(super) fn product_in_place<T: Real>(
     }
     #[cfg(target_arch = "x86_64")]
     if TypeId::of::<T>() == TypeId::of::<f32>() && crate::rows::cpu_level() == 3 && n % 16 == 0 {
-        assert!(last(m, n, dst.1, 1) < dst.0.len() && last(m, k, a.1, a.2) < a.0.len() && last(k, n, b.1, 1) < b.0.len());
-        // SAFETY: all elements lie inside their slices (asserted), `dst` is borrowed alone, T is f32, and the CPU has AVX-512.
-        return unsafe { tiles(size, dst.0.as_mut_ptr().cast(), dst.1, add, (a.0.as_ptr().cast(), a.1, a.2), (b.0.as_ptr().cast(), b.1)) };
+        assert!(
+            last(m, n, dst.1, 1) < dst.0.len()
+                && last(m, k, a.1, a.2) < a.0.len()
+                && last(k, n, b.1, 1) < b.0.len()
+        );
+        // SAFETY: all elements lie inside their slices (asserted), `dst` is borrowed alone, T is f32, and the
+        // CPU has AVX-512.
+        return unsafe {
+            tiles(
+                size,
+                dst.0.as_mut_ptr().cast(),
+                dst.1,
+                add,
+                (a.0.as_ptr().cast(), a.1, a.2),
+                (b.0.as_ptr().cast(), b.1),
+            )
+        };
     }
     product(size, (dst.0, dst.1, 1), add, a, (b.0, b.1, 1));
 }
 
-/// A tile of the destination, 6 rows × 64 columns, is one call of the crate's kernel. A piece of `b` as deep as the first-level cache has room
-/// for meets all rows of `a` before the next one does.
+/// A tile of the destination, 6 rows × 64 columns, is one call of the crate's kernel. A piece of `b` as deep
+/// as the first-level cache has room for meets all rows of `a` before the next one does.
 ///
 /// # Safety
-/// All elements lie in memory that may be read, those of `dst` may be written, n is a multiple of 16, and the CPU has AVX-512.
+/// All elements lie in memory that may be read, those of `dst` may be written, n is a multiple of 16, and the
+/// CPU has AVX-512.
 #[cfg(target_arch = "x86_64")]
 unsafe fn tiles(
     (m, n, k): (usize, usize, usize),

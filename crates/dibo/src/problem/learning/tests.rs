@@ -7,16 +7,23 @@ fn images(samples: usize, pixels: usize, classes: usize, seed: u64) -> Arc<Datas
     let mut r = stream(seed, Purpose::Instance, 0, 0);
     let labels: Vec<u8> = (0..samples).map(|_| r.random_range(0..classes as u8)).collect();
     // A bright pixel at the label among random ones, so that there is something to learn.
-    let image =
-        |l: u8, r: &mut dyn Rng| (0..pixels).map(|p| if p == l as usize { 255 } else { r.random_range(0..120) }).collect::<Vec<u8>>();
+    let image = |l: u8, r: &mut dyn Rng| {
+        (0..pixels).map(|p| if p == l as usize { 255 } else { r.random_range(0..120) }).collect::<Vec<u8>>()
+    };
     let images = labels.iter().flat_map(|l| image(*l, &mut r)).collect();
     Arc::new(Dataset::new(images, labels, pixels, classes).unwrap())
 }
 
 /// Ragged agents, three classes.
 fn dealt(samples: usize) -> Arc<Dealt> {
-    let recipe =
-        Recipe { agents: 3, partition: Partition::Dirichlet(0.7), split: Split::Share(0.7), noise: Noise::Uniform, cr: 0.4, seed: 5 };
+    let recipe = Recipe {
+        agents: 3,
+        partition: Partition::Dirichlet(0.7),
+        split: Split::Share(0.7),
+        noise: Noise::Uniform,
+        cr: 0.4,
+        seed: 5,
+    };
     Arc::new(recipe.deal(images(samples, 6, 3, 1), images(50, 6, 3, 2)).unwrap())
 }
 
@@ -29,7 +36,10 @@ fn problems<T: Real>() -> Vec<Learning<T>> {
     let mut all = Vec::new();
     for model in [Model::Linear, Model::LinearNoBias, Model::Mlp(5)] {
         let mut tasks = vec![Task::Cleaning { tau: 0.3, psi: 0.0 }];
-        tasks.extend([TauForm::Plain, TauForm::Projected, TauForm::Exp, TauForm::Softplus].map(|form| Task::Tuning { form, tau: 0.2 }));
+        tasks.extend(
+            [TauForm::Plain, TauForm::Projected, TauForm::Exp, TauForm::Softplus]
+                .map(|form| Task::Tuning { form, tau: 0.2 }),
+        );
         for task in tasks {
             for batch in [None, Some(7)] {
                 let problem = Learning::new(dealt(60), model, task, Scaling::Standardised, 3).unwrap();
@@ -50,19 +60,27 @@ fn objectives(p: &Learning<f64>, agent: usize, k: usize, x: &[f64], w: &[f64]) -
         } else {
             (hand.validation[place - n], p.dealt.data.labels()[hand.validation[place - n] as usize])
         };
-        let mut input: Vec<f64> =
-            p.dealt.data.image(sample as usize).iter().zip(p.scale.iter().zip(&p.shift)).map(|(v, (a, b))| f64::from(*v) * a + b).collect();
+        let mut input: Vec<f64> = p
+            .dealt
+            .data
+            .image(sample as usize)
+            .iter()
+            .zip(p.scale.iter().zip(&p.shift))
+            .map(|(v, (a, b))| f64::from(*v) * a + b)
+            .collect();
         if net.model != Model::LinearNoBias {
             input.push(1.0);
         }
         let mut last = 0;
         if let Model::Mlp(h) = net.model {
-            let unit = |j: usize| input.iter().enumerate().map(|(i, v)| v * w[i * h + j]).sum::<f64>().max(0.0);
+            let unit =
+                |j: usize| input.iter().enumerate().map(|(i, v)| v * w[i * h + j]).sum::<f64>().max(0.0);
             let hidden: Vec<f64> = (0..h).map(unit).chain([1.0]).collect();
             last = input.len() * h;
             input = hidden;
         }
-        let score = |c: usize| input.iter().enumerate().map(|(i, v)| v * w[last + c * input.len() + i]).sum::<f64>();
+        let score =
+            |c: usize| input.iter().enumerate().map(|(i, v)| v * w[last + c * input.len() + i]).sum::<f64>();
         let scores: Vec<f64> = (0..net.classes).map(score).collect();
         scores.iter().map(|s| s.exp()).sum::<f64>().ln() - scores[label as usize]
     };
@@ -75,7 +93,8 @@ fn objectives(p: &Learning<f64>, agent: usize, k: usize, x: &[f64], w: &[f64]) -
     let norm = w.iter().map(|v| v * v).sum::<f64>();
     let g = match p.task {
         Task::Cleaning { tau, .. } => {
-            train.iter().map(|j| entropy(*j) / (1.0 + (-x[*j]).exp())).sum::<f64>() / train.len() as f64 + tau / 2.0 * norm
+            train.iter().map(|j| entropy(*j) / (1.0 + (-x[*j]).exp())).sum::<f64>() / train.len() as f64
+                + tau / 2.0 * norm
         }
         Task::Tuning { form, .. } => {
             let tau = match form {
@@ -100,7 +119,10 @@ fn upper_width<T: Real>(p: &Learning<T>, agent: usize) -> usize {
 fn gradients_are_finite_differences() {
     for p in problems::<f64>() {
         for (agent, k) in [(0, 0), (1, 4), (2, 11)] {
-            let (x, y) = (random(upper_width(&p, agent), 7).iter().map(|v| v.abs() + 0.1).collect::<Vec<_>>(), random(p.net.width(), 8));
+            let (x, y) = (
+                random(upper_width(&p, agent), 7).iter().map(|v| v.abs() + 0.1).collect::<Vec<_>>(),
+                random(p.net.width(), 8),
+            );
             let empty = || (vec![f64::NAN; x.len()], vec![f64::NAN; y.len()]);
             let ((mut fx, mut fy), (mut gx, mut gy)) = (empty(), empty());
             p.grad_f(agent, k, &x, &y, &mut fx, &mut fy);
@@ -108,8 +130,16 @@ fn gradients_are_finite_differences() {
             let h = 1e-5;
             let check = |analytic: [f64; 2], at: &dyn Fn(f64) -> (f64, f64), what: &str| {
                 let (plus, minus) = (at(h), at(-h));
-                for (a, n) in [(analytic[0], (plus.0 - minus.0) / (2.0 * h)), (analytic[1], (plus.1 - minus.1) / (2.0 * h))] {
-                    assert!((a - n).abs() < 1e-7 * (1.0 + n.abs()), "{:?} {:?} {what}: {a} {n}", p.net.model, p.task);
+                for (a, n) in [
+                    (analytic[0], (plus.0 - minus.0) / (2.0 * h)),
+                    (analytic[1], (plus.1 - minus.1) / (2.0 * h)),
+                ] {
+                    assert!(
+                        (a - n).abs() < 1e-7 * (1.0 + n.abs()),
+                        "{:?} {:?} {what}: {a} {n}",
+                        p.net.model,
+                        p.task
+                    );
                 }
             };
             for j in 0..x.len() {
@@ -132,12 +162,23 @@ fn gradients_are_finite_differences() {
     }
 }
 
-/// For shapes that end in the middle of a tile, that fit it, and that leave the work to the crate; what lies between the rows stays.
+/// For shapes that end in the middle of a tile, that fit it, and that leave the work to the crate; what lies
+/// between the rows stays.
 #[test]
 fn products_in_place_are_the_definition() {
     fn check<T: Real>(tolerance: f64) {
-        for (m, n, k) in [(1, 16, 1), (7, 48, 5), (13, 80, 401), (197, 64, 3), (6, 128, 200), (5, 10, 30), (0, 16, 3), (3, 16, 0)] {
-            let numbers = |len: usize, seed: u64| random(len, seed).into_iter().map(T::of).collect::<Vec<T>>();
+        for (m, n, k) in [
+            (1, 16, 1),
+            (7, 48, 5),
+            (13, 80, 401),
+            (197, 64, 3),
+            (6, 128, 200),
+            (5, 10, 30),
+            (0, 16, 3),
+            (3, 16, 0),
+        ] {
+            let numbers =
+                |len: usize, seed: u64| random(len, seed).into_iter().map(T::of).collect::<Vec<T>>();
             let (ds, bs) = (n + 3, n + 1);
             let (old, b) = (numbers(m * ds, 1), numbers(k * bs, 2));
             for (add, turned) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -146,9 +187,15 @@ fn products_in_place_are_the_definition() {
                 model::product_in_place((m, n, k), (&mut dst, ds), add, (&a, rs, cs), (&b, bs));
                 for (at, (new, old)) in dst.iter().zip(&old).enumerate() {
                     let (i, j) = (at / ds, at % ds);
-                    let sum = (0..k).map(|l| a[i * rs + l * cs].f64() * if j < n { b[l * bs + j].f64() } else { 0.0 }).sum::<f64>();
-                    let right = if j >= n || k == 0 { old.f64() } else { sum + if add { old.f64() } else { 0.0 } };
-                    assert!((new.f64() - right).abs() < tolerance, "{m} {n} {k} {add} {turned} at {i}, {j}: {new:?} {right}");
+                    let sum = (0..k)
+                        .map(|l| a[i * rs + l * cs].f64() * if j < n { b[l * bs + j].f64() } else { 0.0 })
+                        .sum::<f64>();
+                    let right =
+                        if j >= n || k == 0 { old.f64() } else { sum + if add { old.f64() } else { 0.0 } };
+                    assert!(
+                        (new.f64() - right).abs() < tolerance,
+                        "{m} {n} {k} {add} {turned} at {i}, {j}: {new:?} {right}"
+                    );
                 }
             }
         }
@@ -163,9 +210,15 @@ fn gradients_in_32_bits_are_those_in_64() {
     for units in [80, 64, 7] {
         fn directions<T: Real>(units: usize) -> Stack<T, 3> {
             let task = Task::Cleaning { tau: 0.3, psi: 0.0 };
-            let p = Learning::new(dealt(60), Model::Mlp(units), task, Scaling::Standardised, 3).unwrap().batch(7);
+            let p =
+                Learning::new(dealt(60), Model::Mlp(units), task, Scaling::Standardised, 3).unwrap().batch(7);
             let (v, mut d) = stack(&p);
-            p.penalty_directions(At { k: 5, owned: &[0, 1, 2], threads: &Threads::one() }, Penalty { f: 0.7, g: 2.5 }, &v, &mut d);
+            p.penalty_directions(
+                At { k: 5, owned: &[0, 1, 2], threads: &Threads::one() },
+                Penalty { f: 0.7, g: 2.5 },
+                &v,
+                &mut d,
+            );
             d
         }
         let (short, long) = (directions::<f32>(units), directions::<f64>(units));
@@ -181,7 +234,9 @@ fn stack<T: Real>(p: &Learning<T>) -> (Stack<T, 3>, Stack<T, 3>) {
     let mut v = Stack::zeros(3, &p.upper(), &[p.lower(), p.lower()]);
     for i in 0..3 {
         for (n, to) in v.row_mut(i).into_iter().enumerate() {
-            to.iter_mut().zip(random(10_000, 10 * i as u64 + n as u64)).for_each(|(t, r)| *t = T::of(if n == 0 { r.abs() } else { r }));
+            to.iter_mut()
+                .zip(random(10_000, 10 * i as u64 + n as u64))
+                .for_each(|(t, r)| *t = T::of(if n == 0 { r.abs() } else { r }));
         }
     }
     let mut d = v.clone();
@@ -196,12 +251,18 @@ fn fused<T: Real>(tolerance: f64) {
             let threads = Threads::new(threads);
             let (v, mut d) = stack(&p);
             let mut slow = d.clone();
-            let (at, penalty) = (At { k: 5, owned: &[0, 1, 2], threads: &threads }, Penalty { f: 0.7, g: 2.5 });
+            let (at, penalty) =
+                (At { k: 5, owned: &[0, 1, 2], threads: &threads }, Penalty { f: 0.7, g: 2.5 });
             p.penalty_directions(at, penalty, &v, &mut d);
             penalty_directions_by_agent(&p, at, penalty, &v, &mut slow);
             for i in 0..3 {
                 for (a, b) in d.row(i).into_iter().flatten().zip(slow.row(i).into_iter().flatten()) {
-                    assert!((a.f64() - b.f64()).abs() < tolerance * (1.0 + b.f64().abs()), "{:?} {:?} {a:?} {b:?}", p.net.model, p.task);
+                    assert!(
+                        (a.f64() - b.f64()).abs() < tolerance * (1.0 + b.f64().abs()),
+                        "{:?} {:?} {a:?} {b:?}",
+                        p.net.model,
+                        p.task
+                    );
                 }
             }
         }
@@ -219,7 +280,9 @@ fn texts(samples: usize, seed: u64) -> Arc<Dataset> {
     let mut r = stream(seed, Purpose::Instance, 0, 0);
     let labels: Vec<u8> = (0..samples).map(|_| r.random_range(0..2)).collect();
     let mut text = |l: &u8| {
-        (0..6).flat_map(|t| (if t == 1 { 5 + u16::from(*l) } else { r.random_range(0..12u16) }).to_le_bytes()).collect::<Vec<u8>>()
+        (0..6)
+            .flat_map(|t| (if t == 1 { 5 + u16::from(*l) } else { r.random_range(0..12u16) }).to_le_bytes())
+            .collect::<Vec<u8>>()
     };
     let bytes = labels.iter().flat_map(&mut text).collect();
     Arc::new(Dataset::new(bytes, labels, 12, 2).unwrap())
@@ -238,9 +301,25 @@ fn a_bert_is_a_model_like_any_other() {
         epsilon: 1e-12,
         pool: bert::Pool::Mean,
     };
-    let recipe = Recipe { agents: 3, partition: Partition::Uniform, split: Split::Share(0.7), noise: Noise::Uniform, cr: 0.4, seed: 5 };
+    let recipe = Recipe {
+        agents: 3,
+        partition: Partition::Uniform,
+        split: Split::Share(0.7),
+        noise: Noise::Uniform,
+        cr: 0.4,
+        seed: 5,
+    };
     let dealt = Arc::new(recipe.deal(texts(90, 1), texts(50, 2)).unwrap());
-    let make = || Learning::<f64>::new(dealt.clone(), Model::Bert(bert), Task::Cleaning { tau: 0.1, psi: 0.0 }, Scaling::Unit, 3).unwrap();
+    let make = || {
+        Learning::<f64>::new(
+            dealt.clone(),
+            Model::Bert(bert),
+            Task::Cleaning { tau: 0.1, psi: 0.0 },
+            Scaling::Unit,
+            3,
+        )
+        .unwrap()
+    };
     // Batches of more texts than there is room for at once, and of fewer.
     for p in [make(), make().batch(5)] {
         let (v, mut fused) = stack(&p);
@@ -259,19 +338,36 @@ fn a_bert_is_a_model_like_any_other() {
     assert!(p.test_accuracy(&begin) > 20.0);
     assert!(make().begin_at(begin.clone()).is_ok_and(|p| p.start().y == [begin.clone()]));
     assert!(make().begin_at(vec![0.0]).is_err());
-    let long =
-        Learning::<f64>::new(dealt, Model::Bert(Bert { positions: 5, ..bert }), Task::Cleaning { tau: 0.1, psi: 0.0 }, Scaling::Unit, 3);
+    let long = Learning::<f64>::new(
+        dealt,
+        Model::Bert(Bert { positions: 5, ..bert }),
+        Task::Cleaning { tau: 0.1, psi: 0.0 },
+        Scaling::Unit,
+        3,
+    );
     assert!(long.err().is_some_and(|e| e.contains("5 at most")));
 }
 
 #[test]
 fn pieces_add_up() {
     // More rows than a scratch holds, with training and validation rows in one piece.
-    let p: Learning<f64> = Learning::new(dealt(2000), Model::Mlp(4), Task::Cleaning { tau: 0.1, psi: 0.0 }, Scaling::Unit, 0).unwrap();
-    assert!(p.dealt.hands.iter().any(|h| h.train.len() > 2 * model::ROWS && !h.train.len().is_multiple_of(model::ROWS)));
+    let p: Learning<f64> =
+        Learning::new(dealt(2000), Model::Mlp(4), Task::Cleaning { tau: 0.1, psi: 0.0 }, Scaling::Unit, 0)
+            .unwrap();
+    assert!(
+        p.dealt
+            .hands
+            .iter()
+            .any(|h| h.train.len() > 2 * model::ROWS && !h.train.len().is_multiple_of(model::ROWS))
+    );
     let (v, mut d) = stack(&p);
     let threads = Threads::new(2);
-    p.penalty_directions(At { k: 0, owned: &[0, 1, 2], threads: &threads }, Penalty { f: 1.0, g: 1.0 }, &v, &mut d);
+    p.penalty_directions(
+        At { k: 0, owned: &[0, 1, 2], threads: &threads },
+        Penalty { f: 1.0, g: 1.0 },
+        &v,
+        &mut d,
+    );
     for i in 0..3 {
         let ([x, y, _], e) = (v.row(i), 1e-5);
         let directional = random(y.len(), 77);
@@ -288,13 +384,20 @@ fn pieces_add_up() {
 #[test]
 fn batches_cover_everything_and_leave_the_rest_of_psi_alone() {
     let p: Learning<f64> =
-        Learning::new(dealt(60), Model::Linear, Task::Cleaning { tau: 0.1, psi: 0.0 }, Scaling::Unit, 0).unwrap().batch(4);
+        Learning::new(dealt(60), Model::Linear, Task::Cleaning { tau: 0.1, psi: 0.0 }, Scaling::Unit, 0)
+            .unwrap()
+            .batch(4);
     let (v, mut d) = stack(&p);
     let threads = Threads::one();
     let mut hits: Vec<Vec<usize>> = p.dealt.hands.iter().map(|h| vec![0; h.train.len()]).collect();
     let rounds = hits.iter().map(Vec::len).product::<usize>();
     for k in 0..rounds {
-        p.penalty_directions(At { k, owned: &[0, 1, 2], threads: &threads }, Penalty { f: 1.0, g: 1.0 }, &v, &mut d);
+        p.penalty_directions(
+            At { k, owned: &[0, 1, 2], threads: &threads },
+            Penalty { f: 1.0, g: 1.0 },
+            &v,
+            &mut d,
+        );
         for (i, hits) in hits.iter_mut().enumerate() {
             assert_eq!(d.row(i)[0].iter().filter(|v| **v != 0.0).count(), 4.min(hits.len()));
             hits.iter_mut().zip(d.row(i)[0]).for_each(|(h, v)| *h += usize::from(*v != 0.0));
@@ -305,9 +408,10 @@ fn batches_cover_everything_and_leave_the_rest_of_psi_alone() {
 
 #[test]
 fn single_level_is_the_mean_over_both_or_over_validation() {
-    for (model, task, factor) in
-        [(Model::Mlp(3), Task::Cleaning { tau: 0.1, psi: 0.0 }, 1.0), (Model::Linear, Task::Tuning { form: TauForm::Plain, tau: 0.0 }, 2.0)]
-    {
+    for (model, task, factor) in [
+        (Model::Mlp(3), Task::Cleaning { tau: 0.1, psi: 0.0 }, 1.0),
+        (Model::Linear, Task::Tuning { form: TauForm::Plain, tau: 0.0 }, 2.0),
+    ] {
         let make = || Learning::<f64>::new(dealt(60), model, task, Scaling::Unit, 0).unwrap();
         for on in [TrainOn::Both, TrainOn::Validation] {
             let threads = Threads::one();
@@ -324,8 +428,13 @@ fn single_level_is_the_mean_over_both_or_over_validation() {
                 let (n, m) = (hand.train.len() as f64, hand.validation.len() as f64);
                 let (mut gf, mut gg, mut none) = (w.to_vec(), w.to_vec(), vec![0.0; hand.train.len()]);
                 full.grad_f(i, 0, &[], w, &mut [], &mut gf);
-                let tuning =
-                    Learning::<f64>::new(full.dealt.clone(), model, Task::Tuning { form: TauForm::Plain, tau: 0.0 }, Scaling::Unit, 0);
+                let tuning = Learning::<f64>::new(
+                    full.dealt.clone(),
+                    model,
+                    Task::Tuning { form: TauForm::Plain, tau: 0.0 },
+                    Scaling::Unit,
+                    0,
+                );
                 tuning.unwrap().grad_g(i, 0, &[0.0], w, &mut none[..1], &mut gg);
                 for j in 0..w.len() {
                     let loss = if on == TrainOn::Both { (n * gg[j] + m * gf[j]) / (n + m) } else { gf[j] };
@@ -356,7 +465,12 @@ fn projected_tau_is_not_lowered_below_zero() {
         vx[0] = x;
         vy.fill(if y_larger { 2.0 } else { 1.0 });
         vz.fill(if y_larger { 1.0 } else { 2.0 });
-        p.penalty_directions(At { k: 0, owned: &[0, 1, 2], threads: &threads }, Penalty { f: 1.0, g: 1.0 }, &v, &mut d);
+        p.penalty_directions(
+            At { k: 0, owned: &[0, 1, 2], threads: &threads },
+            Penalty { f: 1.0, g: 1.0 },
+            &v,
+            &mut d,
+        );
         let dx = d.row(0)[0][0];
         assert!(if y_larger && x > 0.0 {
             dx > 0.0
@@ -375,14 +489,33 @@ fn tau_forms_start_where_they_are_told() {
             assert!((form.tau(form.inverse(tau)).0 / tau - 1.0).abs() < 1e-9, "{form:?} {tau}");
         }
     }
-    assert!(Learning::<f64>::new(dealt(60), Model::Linear, Task::Tuning { form: TauForm::Exp, tau: 0.0 }, Scaling::Unit, 0).is_err());
-    assert!(Learning::<f64>::new(dealt(60), Model::Mlp(0), Task::Cleaning { tau: 0.0, psi: 0.0 }, Scaling::Unit, 0).is_err());
+    assert!(
+        Learning::<f64>::new(
+            dealt(60),
+            Model::Linear,
+            Task::Tuning { form: TauForm::Exp, tau: 0.0 },
+            Scaling::Unit,
+            0
+        )
+        .is_err()
+    );
+    assert!(
+        Learning::<f64>::new(
+            dealt(60),
+            Model::Mlp(0),
+            Task::Cleaning { tau: 0.0, psi: 0.0 },
+            Scaling::Unit,
+            0
+        )
+        .is_err()
+    );
 }
 
 #[test]
 fn weights_are_compared_with_the_truth() {
     use metrics::Cleaning;
-    let c = Cleaning::of(vec![(0.1, true), (0.2, true), (0.3, false), (0.7, true), (0.8, false), (0.9, false)]);
+    let c =
+        Cleaning::of(vec![(0.1, true), (0.2, true), (0.3, false), (0.7, true), (0.8, false), (0.9, false)]);
     assert!((c.auc - 8.0 / 9.0).abs() < 1e-12 && (c.precision - 2.0 / 3.0).abs() < 1e-12);
     assert!((c.recall - 2.0 / 3.0).abs() < 1e-12 && (c.f1 - 2.0 / 3.0).abs() < 1e-12);
     assert!((c.weight_clean - 2.0 / 3.0).abs() < 1e-12 && (c.weight_wrong - 1.0 / 3.0).abs() < 1e-12);
@@ -394,12 +527,32 @@ fn weights_are_compared_with_the_truth() {
 fn fab_cleans_and_the_metrics_see_it() {
     use crate::algorithm::{Algorithm, fab::Fab};
     use crate::{graph, mixing, network::Simulator};
-    let recipe = Recipe { agents: 3, partition: Partition::Uniform, split: Split::Share(0.7), noise: Noise::Uniform, cr: 0.4, seed: 5 };
+    let recipe = Recipe {
+        agents: 3,
+        partition: Partition::Uniform,
+        split: Split::Share(0.7),
+        noise: Noise::Uniform,
+        cr: 0.4,
+        seed: 5,
+    };
     let dealt = Arc::new(recipe.deal(images(300, 6, 3, 1), images(200, 6, 3, 2)).unwrap());
     for model in [Model::Linear, Model::Mlp(8)] {
-        let problem = Learning::<f32>::new(dealt.clone(), model, Task::Cleaning { tau: 0.01, psi: 0.0 }, Scaling::Standardised, 0).unwrap();
+        let problem = Learning::<f32>::new(
+            dealt.clone(),
+            model,
+            Task::Cleaning { tau: 0.01, psi: 0.0 },
+            Scaling::Standardised,
+            0,
+        )
+        .unwrap();
         let mut network = Simulator::new(mixing::Sequence::uniform(graph::Static::ring(3)), Threads::one());
-        let fab = Fab { lambda: 1.0.into(), eta_x: 50.0.into(), eta_y: 0.1.into(), eta_z: None, penalty_form: Default::default() };
+        let fab = Fab {
+            lambda: 1.0.into(),
+            eta_x: 50.0.into(),
+            eta_y: 0.1.into(),
+            eta_z: None,
+            penalty_form: Default::default(),
+        };
         let mut state = fab.start(&problem, &mut network, &problem.start());
         let get = |values: &[(&str, f64)], name: &str| values.iter().find(|v| v.0 == name).unwrap().1;
         let before = problem.state_metrics(&state.views());
@@ -407,7 +560,15 @@ fn fab_cleans_and_the_metrics_see_it() {
         (0..300).for_each(|k| state.step(k, &problem, &mut network));
         let after = problem.state_metrics(&state.views());
         assert!(get(&after, "auc") > 0.95 && get(&after, "test_accuracy") > 95.0, "{after:?}");
-        assert!(get(&after, "f1") > 0.8 && get(&after, "test_accuracy_z") > 90.0 && get(&after, "agents_accuracy") > 90.0, "{after:?}");
-        assert!(get(&after, "weight_clean") > get(&after, "weight_wrong") && get(&after, "loss") < get(&before, "loss"));
+        assert!(
+            get(&after, "f1") > 0.8
+                && get(&after, "test_accuracy_z") > 90.0
+                && get(&after, "agents_accuracy") > 90.0,
+            "{after:?}"
+        );
+        assert!(
+            get(&after, "weight_clean") > get(&after, "weight_wrong")
+                && get(&after, "loss") < get(&before, "loss")
+        );
     }
 }

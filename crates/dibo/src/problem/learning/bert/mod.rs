@@ -1,8 +1,9 @@
-//! BERT with a linear head: embeddings, layers of attention and feed-forward with LayerNorm after each, GELU by erf; forward and backward
-//! by hand. It is the reference for the GPU's and serves small models on the host.
+//! BERT with a linear head: embeddings, layers of attention and feed-forward with LayerNorm after each, GELU
+//! by erf; forward and backward by hand. It is the reference for the GPU's and serves small models on the
+//! host.
 //!
-//! A sample is a row of token numbers, two bytes each, ended by zeros (the padding token). Padded places are computed like the others but no
-//! place looks at them.
+//! A sample is a row of token numbers, two bytes each, ended by zeros (the padding token). Padded places are
+//! computed like the others but no place looks at them.
 use super::model::product;
 use crate::rng::{Purpose, stream};
 use crate::rows::Real;
@@ -94,7 +95,8 @@ pub struct Places {
     pub layers: Vec<LayerAt>,
     /// The head.
     pub head: LinearAt,
-    /// Length of the row: the parameters, and zeros up to a multiple of 16 so that a twin beside it begins on a cache line.
+    /// Length of the row: the parameters, and zeros up to a multiple of 16 so that a twin beside it begins on
+    /// a cache line.
     pub width: usize,
 }
 
@@ -110,10 +112,15 @@ impl Bert {
             ("num_attention_heads", self.heads, 1 << 10),
             ("intermediate_size", self.intermediate, 1 << 16),
         ];
-        if let Some((name, value, most)) = sizes.into_iter().find(|(_, value, most)| *value == 0 || value > most) {
+        if let Some((name, value, most)) =
+            sizes.into_iter().find(|(_, value, most)| *value == 0 || value > most)
+        {
             return Err(format!("{name} is {value}; it must be between 1 and {most}"));
         }
-        if !self.hidden.is_multiple_of(self.heads) || !self.hidden.is_multiple_of(4) || !self.intermediate.is_multiple_of(4) {
+        if !self.hidden.is_multiple_of(self.heads)
+            || !self.hidden.is_multiple_of(4)
+            || !self.intermediate.is_multiple_of(4)
+        {
             return Err(format!(
                 "hidden_size {} must be a multiple of the {} heads and of 4, intermediate_size {} of 4",
                 self.hidden, self.heads, self.intermediate
@@ -133,7 +140,8 @@ impl Bert {
             end - len..end
         };
         let (h, i) = (self.hidden, self.intermediate);
-        let (words, positions, types) = (take(self.vocabulary * h), take(self.positions * h), take(self.types * h));
+        let (words, positions, types) =
+            (take(self.vocabulary * h), take(self.positions * h), take(self.types * h));
         let norm = NormAt { scale: take(h), shift: take(h) };
         let layers = (0..self.layers).map(|_| LayerAt {
             qkv: LinearAt { weight: take(3 * h * h), bias: take(3 * h) },
@@ -149,12 +157,15 @@ impl Bert {
         Places { words, positions, types, norm, layers, head, width }
     }
 
-    /// Random starting parameters: normal with deviation 0.02, LayerNorm the identity, biases 0; as BERT starts.
+    /// Random starting parameters: normal with deviation 0.02, LayerNorm the identity, biases 0; as BERT
+    /// starts.
     pub fn start(&self, classes: usize, seed: u64) -> Vec<f64> {
         let places = self.places(classes);
         let mut w = vec![0.0; places.width];
         let mut r = stream(seed, Purpose::Start, 0, 0);
-        let mut normal = |w: &mut [f64]| w.iter_mut().for_each(|v| *v = 0.02 * Distribution::<f64>::sample(&StandardNormal, &mut r));
+        let mut normal = |w: &mut [f64]| {
+            w.iter_mut().for_each(|v| *v = 0.02 * Distribution::<f64>::sample(&StandardNormal, &mut r))
+        };
         for part in [&places.words, &places.positions, &places.types] {
             normal(&mut w[part.clone()]);
         }
@@ -170,7 +181,8 @@ impl Bert {
         w
     }
 
-    /// Floating-point operations of the matrix products of one forward and backward pass over one sample of so many tokens.
+    /// Floating-point operations of the matrix products of one forward and backward pass over one sample of
+    /// so many tokens.
     pub fn flops(&self, length: usize) -> usize {
         let linear = self.layers * (4 * self.hidden * self.hidden + 2 * self.hidden * self.intermediate);
         6 * length * (linear + self.layers * 2 * length * self.hidden)
@@ -275,7 +287,8 @@ impl<T: Real> Room<T> {
         let (h, i, length, eps) = (self.bert.hidden, self.bert.intermediate, self.length, self.bert.epsilon);
         let tokens = rows * length;
         let p = &self.places;
-        let (words, positions, kind) = (&w[p.words.clone()], &w[p.positions.clone()], &w[p.types.clone()][..h]);
+        let (words, positions, kind) =
+            (&w[p.words.clone()], &w[p.positions.clone()], &w[p.types.clone()][..h]);
         for (t, to) in self.back.chunks_exact_mut(h).take(tokens).enumerate() {
             let (word, place) = (&words[self.ids[t] * h..][..h], &positions[t % length * h..][..h]);
             to.iter_mut().enumerate().for_each(|(c, v)| *v = word[c] + place[c] + kind[c]);
@@ -292,7 +305,12 @@ impl<T: Real> Room<T> {
             self.other.iter_mut().zip(x).take(tokens * h).for_each(|(o, x)| *o += *x);
             norm(&mut layer.norm1, &self.other, tokens, w, &at.norm1, eps);
             linear(&mut layer.up, &layer.norm1.out, tokens, (h, i), w, &at.up);
-            layer.active.iter_mut().zip(&layer.up).take(tokens * i).for_each(|(a, u)| *a = T::of(gelu(u.f64()).0));
+            layer
+                .active
+                .iter_mut()
+                .zip(&layer.up)
+                .take(tokens * i)
+                .for_each(|(a, u)| *a = T::of(gelu(u.f64()).0));
             linear(&mut self.other, &layer.active, tokens, (i, h), w, &at.down);
             self.other.iter_mut().zip(&layer.norm1.out).take(tokens * h).for_each(|(o, x)| *o += *x);
             norm(&mut layer.norm2, &self.other, tokens, w, &at.norm2, eps);
@@ -309,9 +327,17 @@ impl<T: Real> Room<T> {
             }
         }
         self.pooled = pooled;
-        product((rows, self.classes, h), (out, stride, 1), false, (&self.pooled, h, 1), (&w[p.head.weight.clone()], 1, h));
+        product(
+            (rows, self.classes, h),
+            (out, stride, 1),
+            false,
+            (&self.pooled, h, 1),
+            (&w[p.head.weight.clone()], 1, h),
+        );
         let bias = &w[p.head.bias.clone()];
-        out.chunks_mut(stride).take(rows).for_each(|row| row.iter_mut().zip(bias).for_each(|(o, b)| *o += *b));
+        out.chunks_mut(stride)
+            .take(rows)
+            .for_each(|row| row.iter_mut().zip(bias).for_each(|(o, b)| *o += *b));
     }
 
     /// The gradient of Σ (scores ∘ out) by the parameters, added to `g` or written over it.
@@ -322,11 +348,23 @@ impl<T: Real> Room<T> {
         let (h, i, length) = (self.bert.hidden, self.bert.intermediate, self.length);
         let tokens = rows * length;
         let p = self.places.clone();
-        product((self.classes, h, rows), (&mut g[p.head.weight.clone()], h, 1), true, (out, 1, stride), (&self.pooled, h, 1));
+        product(
+            (self.classes, h, rows),
+            (&mut g[p.head.weight.clone()], h, 1),
+            true,
+            (out, 1, stride),
+            (&self.pooled, h, 1),
+        );
         for row in out.chunks(stride).take(rows) {
             g[p.head.bias.clone()].iter_mut().zip(row).for_each(|(g, o)| *g += *o);
         }
-        product((rows, h, self.classes), (&mut self.pooled, h, 1), false, (out, stride, 1), (&w[p.head.weight.clone()], h, 1));
+        product(
+            (rows, h, self.classes),
+            (&mut self.pooled, h, 1),
+            false,
+            (out, stride, 1),
+            (&w[p.head.weight.clone()], h, 1),
+        );
         for row in 0..rows {
             for t in 0..length {
                 let share = self.share(row, t);
@@ -342,7 +380,11 @@ impl<T: Real> Room<T> {
             // Through the second norm; what flows past the feed-forward part stays in `back`.
             norm_back(&mut self.back, &layer.norm2, tokens, w, &at.norm2, g);
             linear_back(&mut self.wide, false, &self.back, &layer.active, tokens, (i, h), w, &at.down, g);
-            self.wide.iter_mut().zip(&layer.up).take(tokens * i).for_each(|(d, u)| *d = *d * T::of(gelu(u.f64()).1));
+            self.wide
+                .iter_mut()
+                .zip(&layer.up)
+                .take(tokens * i)
+                .for_each(|(d, u)| *d = *d * T::of(gelu(u.f64()).1));
             linear_back(&mut self.back, true, &self.wide, &layer.norm1.out, tokens, (h, i), w, &at.up, g);
             norm_back(&mut self.back, &layer.norm1, tokens, w, &at.norm1, g);
             linear_back(&mut self.other, false, &self.back, &layer.context, tokens, (h, h), w, &at.mixed, g);
@@ -365,13 +407,23 @@ fn gelu(x: f64) -> (f64, f64) {
     (x * phi, phi + x * density)
 }
 
-fn linear<T: Real>(out: &mut [T], x: &[T], tokens: usize, (from, to): (usize, usize), w: &[T], at: &LinearAt) {
+fn linear<T: Real>(
+    out: &mut [T],
+    x: &[T],
+    tokens: usize,
+    (from, to): (usize, usize),
+    w: &[T],
+    at: &LinearAt,
+) {
     product((tokens, to, from), (out, to, 1), false, (x, from, 1), (&w[at.weight.clone()], 1, from));
     let bias = &w[at.bias.clone()];
-    out.chunks_exact_mut(to).take(tokens).for_each(|row| row.iter_mut().zip(bias).for_each(|(o, b)| *o += *b));
+    out.chunks_exact_mut(to)
+        .take(tokens)
+        .for_each(|row| row.iter_mut().zip(bias).for_each(|(o, b)| *o += *b));
 }
 
-/// Gradients of a linear map's parameters from those of its outputs `d`, and of its inputs into `dx` (added or written).
+/// Gradients of a linear map's parameters from those of its outputs `d`, and of its inputs into `dx` (added
+/// or written).
 #[allow(clippy::too_many_arguments)]
 fn linear_back<T: Real>(
     dx: &mut [T],
@@ -449,7 +501,15 @@ fn attend<T: Real>(layer: &mut Layer<T>, bert: &Bert, rows: usize, length: usize
 }
 
 /// From the gradient by the context to that by queries, keys and values.
-fn attend_back<T: Real>(layer: &Layer<T>, bert: &Bert, rows: usize, length: usize, d: &[T], out: &mut [T], look_back: &mut [T]) {
+fn attend_back<T: Real>(
+    layer: &Layer<T>,
+    bert: &Bert,
+    rows: usize,
+    length: usize,
+    d: &[T],
+    out: &mut [T],
+    look_back: &mut [T],
+) {
     let (h, wide) = (bert.hidden, bert.hidden / bert.heads);
     let scale = T::of(1.0 / (wide as f64).sqrt());
     for row in 0..rows {
@@ -457,14 +517,38 @@ fn attend_back<T: Real>(layer: &Layer<T>, bert: &Bert, rows: usize, length: usiz
             let at = row * length * 3 * h + head * wide;
             let look = &layer.look[(row * bert.heads + head) * length * length..][..length * length];
             let d = &d[row * length * h + head * wide..];
-            product((length, wide, length), (&mut out[at + 2 * h..], 3 * h, 1), false, (look, 1, length), (d, h, 1));
-            product((length, length, wide), (look_back, length, 1), false, (d, h, 1), (&layer.qkv[at + 2 * h..], 1, 3 * h));
+            product(
+                (length, wide, length),
+                (&mut out[at + 2 * h..], 3 * h, 1),
+                false,
+                (look, 1, length),
+                (d, h, 1),
+            );
+            product(
+                (length, length, wide),
+                (look_back, length, 1),
+                false,
+                (d, h, 1),
+                (&layer.qkv[at + 2 * h..], 1, 3 * h),
+            );
             for (d, p) in look_back.chunks_exact_mut(length).zip(look.chunks_exact(length)) {
                 let along = T::of(d.iter().zip(p).map(|(d, p)| d.f64() * p.f64()).sum::<f64>());
                 d.iter_mut().zip(p).for_each(|(d, p)| *d = scale * *p * (*d - along));
             }
-            product((length, wide, length), (&mut out[at..], 3 * h, 1), false, (look_back, length, 1), (&layer.qkv[at + h..], 3 * h, 1));
-            product((length, wide, length), (&mut out[at + h..], 3 * h, 1), false, (look_back, 1, length), (&layer.qkv[at..], 3 * h, 1));
+            product(
+                (length, wide, length),
+                (&mut out[at..], 3 * h, 1),
+                false,
+                (look_back, length, 1),
+                (&layer.qkv[at + h..], 3 * h, 1),
+            );
+            product(
+                (length, wide, length),
+                (&mut out[at + h..], 3 * h, 1),
+                false,
+                (look_back, 1, length),
+                (&layer.qkv[at..], 3 * h, 1),
+            );
         }
     }
 }

@@ -2,13 +2,25 @@ use super::*;
 use rand::RngExt;
 
 fn small(pool: Pool, layers: usize) -> Bert {
-    Bert { vocabulary: 11, positions: 9, types: 2, hidden: 8, layers, heads: 2, intermediate: 12, epsilon: 1e-12, pool }
+    Bert {
+        vocabulary: 11,
+        positions: 9,
+        types: 2,
+        hidden: 8,
+        layers,
+        heads: 2,
+        intermediate: 12,
+        epsilon: 1e-12,
+        pool,
+    }
 }
 
 /// Texts of 7 places with 7, 3 and 1 tokens.
 fn texts() -> Vec<Vec<u8>> {
     let mut r = stream(4, Purpose::Instance, 0, 0);
-    let mut text = |used: usize| (0..7).flat_map(|t| (if t < used { r.random_range(1..11u16) } else { 0 }).to_le_bytes()).collect();
+    let mut text = |used: usize| {
+        (0..7).flat_map(|t| (if t < used { r.random_range(1..11u16) } else { 0 }).to_le_bytes()).collect()
+    };
     vec![text(7), text(3), text(1)]
 }
 
