@@ -72,12 +72,13 @@ fn main() {
         let (mut d, mut k) = (v.clone(), 0);
         let gradients = best(5, || {
             k += 1;
-            problem.penalty_directions(
+            let done = problem.penalty_directions(
                 At { k, owned: &owned, threads: &threads },
                 Penalty { f: 1.0, g: 1.0 },
                 &v,
                 &mut d,
             );
+            done.expect("gradients are computed");
         });
         drop((v, d));
         let fab = Fab {
@@ -88,10 +89,10 @@ fn main() {
             penalty_form: Default::default(),
         };
         let mut network = Simulator::new(mixing::Sequence::uniform(graph::Cycle::new(n, 0.5, 0)), threads);
-        let mut state = fab.start(&problem, &mut network, &start);
+        let mut state = fab.start(&problem, &mut network, Some(&start)).unwrap();
         let mut k = 0;
         let iteration = best(5, || {
-            state.step(k, &problem, &mut network);
+            state.step(k, &problem, &mut network).expect("the step is done");
             k += 1;
         });
         let ms = |s: f64| format!("{:.2} ms, {:.0} GFLOP/s", s * 1e3, flops / s);

@@ -3,10 +3,11 @@
 //!
 //! Lower level, agent i: g_i(x, w) = 1/(2m) ‖T_i w − t_i‖² + ½ Σ_c e^{x_c} w_c². Upper level: f_i(x, w) =
 //! 1/(2m) ‖V_i w − v_i‖². Run it with `cargo run --release --example own_problem`.
-use dibo::algorithm::{Algorithm, fab::Fab};
+use dibo::algorithm::fab::Fab;
 use dibo::problem::{Bilevel, Start};
 use dibo::rng::{Purpose, stream};
-use dibo::{engine, graph::Cycle, mixing::Sequence, network::Simulator, rows::Threads, rows::Upper};
+use dibo::rows::Upper;
+use dibo::{Result, Run};
 use rand::RngExt;
 
 /// Samples (features, target) of every agent.
@@ -40,17 +41,35 @@ impl Bilevel<f64> for Ridge {
         self.train[0][0].0.len()
     }
 
-    fn grad_f(&self, agent: usize, _k: usize, _x: &[f64], w: &[f64], gx: &mut [f64], gw: &mut [f64]) {
+    fn grad_f(
+        &self,
+        agent: usize,
+        _k: usize,
+        _x: &[f64],
+        w: &[f64],
+        gx: &mut [f64],
+        gw: &mut [f64],
+    ) -> Result<()> {
         gx.fill(0.0);
         least_squares(&self.validation[agent], w, gw);
+        Ok(())
     }
 
-    fn grad_g(&self, agent: usize, _k: usize, x: &[f64], w: &[f64], gx: &mut [f64], gw: &mut [f64]) {
+    fn grad_g(
+        &self,
+        agent: usize,
+        _k: usize,
+        x: &[f64],
+        w: &[f64],
+        gx: &mut [f64],
+        gw: &mut [f64],
+    ) -> Result<()> {
         least_squares(&self.train[agent], w, gw);
         for c in 0..x.len() {
             gx[c] = 0.5 * x[c].exp() * w[c] * w[c];
             gw[c] += x[c].exp() * w[c];
         }
+        Ok(())
     }
 }
 
@@ -83,26 +102,19 @@ impl Ridge {
 }
 
 /// FAB over the paper's changing graphs: x (the log-penalties) and the model w.
-pub fn solve(problem: &Ridge, iterations: usize) -> (Vec<f64>, Vec<f64>) {
-    let n = problem.agents();
-    let mut network = Simulator::new(Sequence::uniform(Cycle::new(n, 0.3, 0)), Threads::one());
+pub fn solve(problem: &Ridge, iterations: usize) -> Result<(Vec<f64>, Vec<f64>)> {
     let fab = Fab { lambda: 20.0.into(), eta_x: 2.0.into(), ..Fab::normalised(0.3) };
-    let start = Start { x: vec![vec![-2.0; problem.lower()]; n], ..Start::default() };
-    let mut state = fab.start(problem, &mut network, &start);
-    for k in 0..iterations {
-        state.step(k, problem, &mut network);
-    }
-    (
-        engine::mean(&mut *state, "x").expect("x is shared"),
-        engine::mean(&mut *state, "y").expect("y is shared"),
-    )
+    let start = Start { x: vec![vec![-2.0; problem.lower()]], ..Start::default() };
+    let end = Run::new(problem, &fab).start(&start).iterations(iterations).run()?;
+    Ok((end.mean("x").unwrap_or_default(), end.mean("y").unwrap_or_default()))
 }
 
 #[allow(dead_code)] // a test includes this file and calls `solve`
-fn main() {
+fn main() -> Result<()> {
     let problem = Ridge::random(8, 6, 12);
-    let (x, w) = solve(&problem, 4000);
+    let (x, w) = solve(&problem, 4000)?;
     println!("penalties {:.3?}", x.iter().map(|x| x.exp()).collect::<Vec<_>>());
     println!("model     {w:.3?}");
     println!("validation loss {:.4}", problem.loss(&w));
+    Ok(())
 }

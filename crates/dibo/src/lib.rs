@@ -4,24 +4,25 @@
 //! algorithm acts on the rows that this process owns and talks through one verb, [`network::Network::round`].
 //!
 //! ```
-//! use dibo::{algorithm::{Algorithm, fab::Fab}, engine, graph, mixing, network::Simulator,
-//! problem::PolicyEvaluation, rows::Threads};
+//! use dibo::{Run, algorithm::fab::Fab, graph::Cycle, problem::PolicyEvaluation};
 //!
+//! # fn main() -> dibo::Result<()> {
 //! let problem = PolicyEvaluation::random(10, 20, 5, 0).normalised();
-//! let graphs = graph::Cycle::new(10, 0.3, 0);
-//! let mut network = Simulator::new(mixing::Sequence::uniform(graphs), Threads::one());
-//! let fab = Fab { lambda: 60.0.into(), ..Fab::normalised(0.1) };
-//! let mut state = fab.start(&problem, &mut network, &Default::default());
-//! for k in 0..6000 {
-//!     state.step(k, &problem, &mut network);
-//! }
-//! assert!(problem.relative_error(&engine::mean(&mut *state, "x").unwrap()) < 0.05);
+//! let end = Run::new(&problem, &Fab::normalised(0.1)).graphs(Cycle::new(10, 0.3, 0)).iterations(6000).run()?;
+//! assert!(end.record.last("relative_error").unwrap() < 0.05);
+//! # Ok(())
+//! # }
 //! ```
+//!
+//! Where to begin: [`Run`] runs something; [`problem::Bilevel`] is what a problem of your own implements (two
+//! gradients); [`algorithm::Algorithm`] what a method does; [`graph::GraphSequence`] who hears whom and when;
+//! [`network::Network`] how rows are mixed, here or between processes; [`engine::run`] is the loop with checkpoints.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod algorithm;
 pub mod data;
 pub mod engine;
+mod error;
 pub mod graph;
 mod memory;
 pub mod metrics;
@@ -33,3 +34,6 @@ pub mod rows;
 pub mod schedule;
 pub mod theory;
 pub mod trace;
+
+pub use engine::Run;
+pub use error::{Error, Result};

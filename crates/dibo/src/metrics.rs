@@ -1,6 +1,8 @@
 //! What is measured along a run: on the problem's side and on the network's, never inside an algorithm.
 use crate::algorithm::{State, View};
-use crate::problem::Bilevel;
+use crate::error::Result;
+pub use crate::problem::Values;
+use crate::problem::{Bilevel, Metric};
 use crate::rows::Real;
 
 /// The mean over agents of the variable called `name`; `None` if the state has no such variable or it is
@@ -9,14 +11,19 @@ pub fn mean<T: Real>(state: &mut dyn State<T>, name: &str) -> Option<Vec<f64>> {
     state.views().iter().find(|v| v.name == name).and_then(View::mean)
 }
 
-/// One evaluation: names with values.
-pub type Values = Vec<(&'static str, f64)>;
+/// What is reported of every run, whatever the problem.
+pub const ALWAYS: [Metric; 4] = [
+    Metric::lower("consensus_x", "consensus error of x"),
+    Metric::lower("consensus_y", "consensus error of y"),
+    Metric::lower("consensus_z", "consensus error of z"),
+    Metric::lower("tracking_gap", "tracking gap |Σt − Σd| / Σ‖d‖"),
+];
 
 /// Everything that can be said of a state now: the problem's metrics at the agents' mean, the consensus error
 /// of each decision variable and the relative gap |Σt − Σd| / Σ‖d‖.
-pub fn evaluate<T: Real>(problem: &dyn Bilevel<T>, views: &[View<'_, T>]) -> Values {
+pub fn evaluate<T: Real>(problem: &dyn Bilevel<T>, views: &[View<'_, T>]) -> Result<Values> {
     let find = |name: &str| views.iter().find(|v| v.name == name);
-    let mut values = problem.state_metrics(views);
+    let mut values = problem.state_metrics(views)?;
     for (name, label) in [("x", "consensus_x"), ("y", "consensus_y"), ("z", "consensus_z")] {
         // A private variable has no consensus to reach.
         if let Some((view, mean)) =
@@ -31,5 +38,5 @@ pub fn evaluate<T: Real>(problem: &dyn Bilevel<T>, views: &[View<'_, T>]) -> Val
         let (gap, size) = gaps.iter().fold((0.0, 0.0), |(a, b), (g, s)| (a + g, b + s));
         values.push(("tracking_gap", if gap == 0.0 { 0.0 } else { gap / size }));
     }
-    values
+    Ok(values)
 }

@@ -3,6 +3,7 @@
 mod lossy;
 pub use lossy::{Ends, Lossy};
 
+use crate::error::{Error, Result};
 use crate::mixing::{Mixing, Sequence};
 use crate::rows::{
     Buffer, Csr, Disjoint, GROUP, Pair, Part, Real, Rows, Threads, Weights, push_pull_rows, push_rows,
@@ -66,6 +67,15 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
+/// What an algorithm asks of the network before its first round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// The weights of iteration 0 for ever, although links come and go.
+    pub frozen_weights: bool,
+    /// Links that lose messages carry running sums of what is pushed.
+    pub running_sums: bool,
+}
+
 /// How the rows that this process owns are mixed with those of others.
 pub trait Network<T: Real> {
     /// Number of agents in the whole network.
@@ -77,11 +87,20 @@ pub trait Network<T: Real> {
     /// Moves rows whose variables end at these columns to where the network wants them: host memory, unless
     /// it mixes on a device.
     fn place(&self, _rows: &mut Rows<T>, _ends: &[usize]) {}
+    /// Grants what an algorithm asks for, or says that it cannot; before the first round.
+    fn prepare(&mut self, wishes: Wishes) -> Result<()> {
+        match wishes == Wishes::default() {
+            true => Ok(()),
+            false => Err(Error::Network("this network knows neither frozen weights nor running sums".into())),
+        }
+    }
     /// Round `k`: every agent sends one message over each of its links in `G^k` and every lane is mixed in
-    /// place.
-    fn round(&mut self, k: usize, lanes: &mut [Lane<'_, T>]);
+    /// place. After an error the rows are worth nothing.
+    fn round(&mut self, k: usize, lanes: &mut [Lane<'_, T>]) -> Result<()>;
     /// Waits until what was begun is done, for the clock; only a device has anything to wait for.
-    fn wait(&self) {}
+    fn wait(&self) -> Result<()> {
+        Ok(())
+    }
     /// What has been sent.
     fn traffic(&self) -> Traffic;
     /// Number of the round to come, for methods with several rounds an iteration.
@@ -95,16 +114,9 @@ pub trait Network<T: Real> {
         Vec::new()
     }
     /// Takes up what [`memory`](Self::memory) gave; says what is wrong with anything else.
-    fn restore(&mut self, memory: &[u8]) -> Result<(), String> {
-        if memory.is_empty() {
-            Ok(())
-        } else {
-            Err("the checkpoint belongs to a run over another kind of network".into())
-        }
-    }
-    /// Why the run cannot go on, if it cannot: the rows of the last round are then worth nothing.
-    fn trouble(&self) -> Option<String> {
-        None
+    fn restore(&mut self, memory: &[u8]) -> Result<()> {
+        let other = "the checkpoint belongs to a run over another kind of network";
+        if memory.is_empty() { Ok(()) } else { Err(Error::Checkpoint(other.into())) }
     }
 }
 
@@ -159,13 +171,13 @@ impl<T: Real> Simulator<T> {
         }
     }
 
-    /// A round in which lanes on a device are mixed by `far`.
+    /// A round in which lanes on a device are mixed by `device`.
     pub fn round_with(
         &mut self,
         k: usize,
         lanes: &mut [Lane<'_, T>],
-        mut far: impl FnMut(&Mixing<T>, &mut Lane<'_, T>),
-    ) {
+        mut device: impl FnMut(&Mixing<T>, &mut Lane<'_, T>) -> Result<()>,
+    ) -> Result<()> {
         let repeats = self.sequence.period() == Some(self.made.len());
         let slot = if repeats { k % self.made.len() } else { 0 };
         if self.made[slot].is_none() || !repeats {
@@ -179,10 +191,11 @@ impl<T: Real> Simulator<T> {
             let pulled = lane.pull.as_ref().map_or(0, |(v, _)| v.width());
             self.traffic.bytes += links * ((pulled + lane.push.width()) * size_of::<T>()) as u64;
             match lane.push.remote() {
-                Some(_) => far(mixing, lane),
+                Some(_) => device(mixing, lane)?,
                 None => mix_lane(mixing, &self.threads, &mut self.scratch, lane),
             }
         }
+        Ok(())
     }
 
     /// Its graphs and weights.
@@ -204,8 +217,18 @@ impl<T: Real> Network<T> for Simulator<T> {
         &self.threads
     }
 
-    fn round(&mut self, k: usize, lanes: &mut [Lane<'_, T>]) {
-        self.round_with(k, lanes, |_, _| unreachable!("the simulator's rows lie on the host"));
+    fn prepare(&mut self, wishes: Wishes) -> Result<()> {
+        // Without losses there is nothing that a running sum would bring later.
+        if wishes.frozen_weights {
+            self.sequence = self.sequence.clone().frozen();
+            self.made.iter_mut().for_each(|m| *m = None);
+        }
+        Ok(())
+    }
+
+    fn round(&mut self, k: usize, lanes: &mut [Lane<'_, T>]) -> Result<()> {
+        let device = "rows on a device are mixed by the device's own network";
+        self.round_with(k, lanes, |_, _| Err(Error::Device(device.into())))
     }
 
     fn traffic(&self) -> Traffic {
@@ -406,7 +429,7 @@ mod tests {
                 if k == 15 {
                     old_t.add(&d0, &Threads::one());
                 }
-                network.round(k, &mut [Lane::push_pull(&mut v, &eta, &mut t, &d0, k == 15)]);
+                network.round(k, &mut [Lane::push_pull(&mut v, &eta, &mut t, &d0, k == 15)]).unwrap();
                 for i in 0..n {
                     for (c, eta) in eta.iter().enumerate().take(width) {
                         // Equal weights of a pulled row are applied to the sum.
@@ -442,13 +465,15 @@ mod tests {
         let mut network: Simulator<f64> =
             Simulator::new(Sequence::uniform(crate::graph::Static::ring(5)), Threads::one());
         let (mut v, mut t, mut w) = (Rows::zeros(5, 3), Rows::zeros(5, 3), Rows::zeros(5, 1));
-        network.round(
-            0,
-            &mut [
-                Lane { pull: Some((&mut v, &[0.0; 16])), push: &mut t, d: None, pending: false },
-                Lane::push(&mut w),
-            ],
-        );
+        network
+            .round(
+                0,
+                &mut [
+                    Lane { pull: Some((&mut v, &[0.0; 16])), push: &mut t, d: None, pending: false },
+                    Lane::push(&mut w),
+                ],
+            )
+            .unwrap();
         assert_eq!(network.traffic(), Traffic { rounds: 1, messages: 5, bytes: 5 * (3 + 3 + 1) * 8 });
     }
 
@@ -466,7 +491,7 @@ mod tests {
                 Lane { pull: Some((&mut constant, &[0.0; 16])), push: &mut nothing, d: None, pending: false };
             let pull2 =
                 Lane { pull: Some((&mut averaged, &[0.0; 16])), push: &mut zero, d: None, pending: false };
-            network.round(k, &mut [pull, pull2, Lane::push(&mut u), Lane::push(&mut w)]);
+            network.round(k, &mut [pull, pull2, Lane::push(&mut u), Lane::push(&mut w)]).unwrap();
         }
         for i in 0..9 {
             assert!((constant.row(i)[0] - 3.5).abs() < 1e-13);

@@ -6,14 +6,14 @@
 //! z, v by agent), `snapshots` (iterations to print) and `algorithms` (each with its `name`, `f_weight`,
 //! `g_weight` and parameters). The output holds, for each algorithm and snapshot, the decision variables, the
 //! push-sum weight and the trackers after so many iterations.
-use crate::algorithm::{self, Needs, Reader};
+use crate::algorithm::{Algorithm, AnyAlgorithm, NAMES, Readable, Visitor, visit_all};
+use crate::error::Error;
 use crate::graph::{DiGraph, Disconnected, List, check_connected};
 use crate::mixing::{Matrix, Sequence};
 use crate::network::Simulator;
 use crate::problem::{Bilevel, PolicyEvaluation, Start};
 use crate::rows::Threads;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 #[derive(Deserialize)]
@@ -109,22 +109,31 @@ pub fn mixing(graphs: &[Graph], n: usize) -> Result<Sequence, String> {
     Ok(Sequence::uniform(List::new(all)))
 }
 
-/// Parameters out of a JSON object.
-struct Json {
+/// Reads the parameters of one algorithm from a JSON object.
+struct Find {
     name: String,
     object: Map<String, Value>,
+    found: Option<Result<Box<dyn AnyAlgorithm>, String>>,
 }
 
-impl Reader for Json {
-    type Error = String;
-
-    fn read<P: DeserializeOwned + Serialize>(self) -> Result<P, String> {
-        serde_json::from_value(Value::Object(self.object)).map_err(|e| e.to_string())
+impl Visitor for Find {
+    fn visit<A: Readable>(&mut self, name: &'static str, _label: &'static str) {
+        if name == self.name {
+            let object = Value::Object(std::mem::take(&mut self.object));
+            let read = serde_json::from_value::<A>(object).map_err(|e| e.to_string());
+            self.found = Some(read.map(|a| Box::new(a) as Box<dyn AnyAlgorithm>));
+        }
     }
+}
 
-    fn unknown(self, known: String) -> String {
-        format!("there is no algorithm '{}'; known are {known}", self.name)
-    }
+/// An algorithm by its name in experiment files, with parameters as JSON.
+pub fn algorithm(name: &str, parameters: Map<String, Value>) -> Result<Box<dyn AnyAlgorithm>, String> {
+    let mut find = Find { name: name.into(), object: parameters, found: None };
+    visit_all(&mut find);
+    find.found.unwrap_or_else(|| {
+        let known = NAMES.iter().map(|n| n.0).collect::<Vec<_>>().join(", ");
+        Err(format!("there is no algorithm '{}'; known are {known}", find.name))
+    })
 }
 
 /// The iterates that an input asks for.
@@ -169,17 +178,13 @@ pub fn trace(input: &str) -> Result<Value, String> {
                 .ok_or_else(|| wrong(format!("{key} must be a number above 0"))),
         };
         let (f, g) = (weight("f_weight", 1.0 / ny as f64)?, weight("g_weight", 1.0)?);
-        let algorithm =
-            algorithm::find::<f64, _>(&name, Json { name: name.clone(), object }).map_err(wrong)?;
+        let algorithm = algorithm(&name, object).map_err(wrong)?;
         algorithm.check().map_err(wrong)?;
-        debug_assert!(matches!(
-            algorithm.needs(),
-            Needs::FirstOrder | Needs::SecondOrder | Needs::SingleLevel
-        ));
         let problem = problem.clone().try_weights(f, g).map_err(wrong)?;
-        let sequence = if algorithm.frozen_weights() { sequence.clone().frozen() } else { sequence.clone() };
-        let mut network = Simulator::new(sequence, Threads::one());
-        let mut state = algorithm.start(&problem, &mut network, &start);
+        let mut network = Simulator::<f64>::new(sequence.clone(), Threads::one());
+        let failed = |e: Error| wrong(e.to_string());
+        let algorithm: &dyn Algorithm<f64> = &*algorithm;
+        let mut state = algorithm.start(&problem, &mut network, Some(&start)).map_err(failed)?;
         let mut snapshots = Map::new();
         for k in 0..=last {
             if input.snapshots.contains(&k) {
@@ -192,7 +197,7 @@ pub fn trace(input: &str) -> Result<Value, String> {
                 snapshots.insert(k.to_string(), Value::Object(values));
             }
             if k < last {
-                state.step(k, &problem, &mut network);
+                state.step(k, &problem, &mut network).map_err(failed)?;
             }
         }
         output.insert(label, Value::Object(snapshots));

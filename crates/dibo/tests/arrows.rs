@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 /// Each room and the rooms it may use. `theory`, `trace` and what else reads whole experiments stand above
 /// all others and are listed too, so that a new room must be entered here before it compiles into the tests.
 const MAY_USE: &[(&str, &[&str])] = &[
+    ("error", &[]),
     ("memory", &[]),
     ("rows", &["memory"]),
     ("rng", &[]),
@@ -13,14 +14,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // `only_the_link_pattern_of_rows_in_graph`.
     ("graph", &["rng", "rows"]),
     ("mixing", &["graph", "rows"]),
-    ("network", &["rows", "mixing", "graph"]),
+    ("network", &["error", "rows", "mixing", "graph"]),
     ("data", &["rng", "memory"]),
-    ("problem", &["rows", "rng", "data"]),
-    ("algorithm", &["rows", "network", "problem", "schedule"]),
-    ("metrics", &["algorithm", "problem", "rows"]),
-    ("engine", &["algorithm", "metrics", "network", "problem", "rows"]),
-    ("theory", &["graph", "mixing", "problem", "rows"]),
-    ("trace", &["algorithm", "graph", "mixing", "network", "problem", "rows"]),
+    ("problem", &["error", "rows", "rng", "data"]),
+    ("algorithm", &["error", "rows", "network", "problem", "schedule"]),
+    ("metrics", &["error", "algorithm", "problem", "rows"]),
+    ("engine", &["algorithm", "error", "graph", "metrics", "mixing", "network", "problem", "rows"]),
+    ("theory", &["error", "graph", "mixing", "problem", "rows"]),
+    ("trace", &["error", "algorithm", "graph", "mixing", "network", "problem", "rows"]),
 ];
 
 fn source() -> PathBuf {

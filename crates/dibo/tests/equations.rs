@@ -120,7 +120,7 @@ type Expected = Vec<(&'static str, Matrix)>;
 fn compare(case: &Case, name: &str, parameters: Value, mut next: impl FnMut(usize) -> Expected) {
     let algorithm = algorithm(name, parameters);
     let mut network = Simulator::new(as_wanted(&*algorithm, &case.sequence), Threads::one());
-    let mut state = algorithm.start(&*case.problem, &mut network, &case.start);
+    let mut state = algorithm.start(&*case.problem, &mut network, Some(&case.start)).unwrap();
     for k in 0..=ITERATIONS {
         for (variable_name, expected) in next(k) {
             let place = format!("{name} on {} after {k} iterations: {variable_name}", case.name);
@@ -128,7 +128,7 @@ fn compare(case: &Case, name: &str, parameters: Value, mut next: impl FnMut(usiz
             assert_close(&got, &expected, RTOL, &place);
         }
         if k < ITERATIONS {
-            state.step(k, &*case.problem, &mut network);
+            state.step(k, &*case.problem, &mut network).unwrap();
         }
     }
     let moved = plus(&variable(&mut *state, "x").unwrap(), -1.0, &case.start.x)
@@ -605,10 +605,26 @@ impl Bilevel<f64> for Blocks {
     fn lower(&self) -> usize {
         1
     }
-    fn grad_f(&self, _: usize, _: usize, _: &[f64], _: &[f64], _: &mut [f64], _: &mut [f64]) {
+    fn grad_f(
+        &self,
+        _: usize,
+        _: usize,
+        _: &[f64],
+        _: &[f64],
+        _: &mut [f64],
+        _: &mut [f64],
+    ) -> dibo::Result<()> {
         unreachable!("a single-level problem has no f and g")
     }
-    fn grad_g(&self, _: usize, _: usize, _: &[f64], _: &[f64], _: &mut [f64], _: &mut [f64]) {
+    fn grad_g(
+        &self,
+        _: usize,
+        _: usize,
+        _: &[f64],
+        _: &[f64],
+        _: &mut [f64],
+        _: &mut [f64],
+    ) -> dibo::Result<()> {
         unreachable!("a single-level problem has no f and g")
     }
     fn single_level(&self) -> Option<&dyn SingleLevel<f64>> {
@@ -626,12 +642,13 @@ impl SingleLevel<f64> for Blocks {
     fn blocks(&self) -> usize {
         self.q[0].len()
     }
-    fn gradients(&self, at: At<'_>, x: &Stack<f64, 1>, d: &mut Stack<f64, 1>) {
+    fn gradients(&self, at: At<'_>, x: &Stack<f64, 1>, d: &mut Stack<f64, 1>) -> dibo::Result<()> {
         for (row, agent) in at.owned.iter().enumerate() {
             let block = at.k % self.blocks();
             let ([x], [d]) = (x.row(row), d.row_mut(row));
             (0..d.len()).for_each(|c| d[c] = self.q[*agent][block] * (x[c] - self.c[*agent][block][c]));
         }
+        Ok(())
     }
 }
 
@@ -708,10 +725,10 @@ fn with_full_batches_untracked_push_saga_is_push_sgd() {
         for (saga, sgd) in [("push-saga", "push-sgd"), ("dl-push-saga", "dl-push-sgd")] {
             let algorithm = algorithm(sgd, json!({"eta": 0.1}));
             let mut network = Simulator::new(case.sequence.clone(), Threads::one());
-            let mut state = algorithm.start(&*case.problem, &mut network, &case.start);
+            let mut state = algorithm.start(&*case.problem, &mut network, Some(&case.start)).unwrap();
             compare(&case, saga, json!({"eta": 0.1, "tracking": false}), |after| {
                 if after > 0 {
-                    state.step(after - 1, &*case.problem, &mut network);
+                    state.step(after - 1, &*case.problem, &mut network).unwrap();
                 }
                 vec![("x", variable(&mut *state, "x").unwrap())]
             });

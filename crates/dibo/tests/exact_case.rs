@@ -8,7 +8,7 @@ use dibo::graph::{DiGraph, Static};
 use dibo::metrics;
 use dibo::mixing::{Mixing, Sequence};
 use dibo::network::{Lane, Network, Simulator, Traffic};
-use dibo::problem::{At, Bilevel, SingleLevel, Start};
+use dibo::problem::{At, Bilevel, SingleLevel};
 use dibo::rows::{Stack, Threads, Upper};
 use nalgebra::DMatrix;
 use serde_json::json;
@@ -28,17 +28,33 @@ impl Bilevel<f64> for Springs {
     fn lower(&self) -> usize {
         0
     }
-    fn grad_f(&self, _: usize, _: usize, _: &[f64], _: &[f64], _: &mut [f64], _: &mut [f64]) {
+    fn grad_f(
+        &self,
+        _: usize,
+        _: usize,
+        _: &[f64],
+        _: &[f64],
+        _: &mut [f64],
+        _: &mut [f64],
+    ) -> dibo::Result<()> {
         unreachable!("a single-level problem has no f and g")
     }
-    fn grad_g(&self, _: usize, _: usize, _: &[f64], _: &[f64], _: &mut [f64], _: &mut [f64]) {
+    fn grad_g(
+        &self,
+        _: usize,
+        _: usize,
+        _: &[f64],
+        _: &[f64],
+        _: &mut [f64],
+        _: &mut [f64],
+    ) -> dibo::Result<()> {
         unreachable!("a single-level problem has no f and g")
     }
     fn single_level(&self) -> Option<&dyn SingleLevel<f64>> {
         Some(self)
     }
-    fn metrics(&self, x: &[f64], _: Option<&[f64]>) -> Vec<(&'static str, f64)> {
-        vec![("relative_error", (x[0] - 1.0).abs())]
+    fn metrics(&self, x: &[f64], _: Option<&[f64]>) -> dibo::Result<metrics::Values> {
+        Ok(vec![("relative_error", (x[0] - 1.0).abs())])
     }
 }
 
@@ -49,10 +65,11 @@ impl SingleLevel<f64> for Springs {
     fn width(&self) -> usize {
         1
     }
-    fn gradients(&self, at: At<'_>, x: &Stack<f64, 1>, d: &mut Stack<f64, 1>) {
+    fn gradients(&self, at: At<'_>, x: &Stack<f64, 1>, d: &mut Stack<f64, 1>) -> dibo::Result<()> {
         for (row, i) in at.owned.iter().enumerate() {
             d.row_mut(row)[0][0] = C[*i] * (x.row(row)[0][0] - P[*i]);
         }
+        Ok(())
     }
 }
 
@@ -82,27 +99,28 @@ impl Network<f64> for Lossy {
     fn set_traffic(&mut self, traffic: Traffic) {
         self.inner.set_traffic(traffic);
     }
-    fn round(&mut self, k: usize, lanes: &mut [Lane<'_, f64>]) {
+    fn round(&mut self, k: usize, lanes: &mut [Lane<'_, f64>]) -> dibo::Result<()> {
         let sent: Vec<f64> = lanes.iter().map(|lane| lane.push.row(0)[0]).collect();
-        self.inner.round(k, lanes);
+        self.inner.round(k, lanes).unwrap();
         if k == self.lost_at {
             let weight = self.inner.sequence().at::<f64>(k).b(2, 0);
             lanes.iter_mut().zip(sent).for_each(|(lane, sent)| lane.push.row_mut(2)[0] -= weight * sent);
         }
+        Ok(())
     }
 }
 
 /// x after each of so many iterations, and the relative gap |Σt − Σd| at the end.
 fn run(network: &mut dyn Network<f64>, eta: f64, iterations: usize) -> (Vec<Vec<f64>>, f64) {
-    let mut state = algorithm("push-pull", json!({"eta": eta})).start(&Springs, network, &Start::default());
+    let mut state = algorithm("push-pull", json!({"eta": eta})).start(&Springs, network, None).unwrap();
     let mut path = Vec::new();
     for k in 0..=iterations {
         path.push(variable(&mut *state, "x").unwrap().into_iter().flatten().collect());
         if k < iterations {
-            state.step(k, &Springs, network);
+            state.step(k, &Springs, network).unwrap();
         }
     }
-    let values = metrics::evaluate(&Springs, &state.views());
+    let values = metrics::evaluate(&Springs, &state.views()).unwrap();
     (path, values.iter().find(|v| v.0 == "tracking_gap").expect("it is tracked").1)
 }
 
@@ -159,7 +177,7 @@ fn a_large_step_diverges_and_a_small_one_reaches_its_target() {
             &*algorithm("push-pull", json!({"eta": eta})),
             &Springs,
             &mut network,
-            &Start::default(),
+            None,
             &plan(target),
             None,
             &mut (),

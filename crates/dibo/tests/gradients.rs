@@ -274,12 +274,9 @@ fn check_directions(problem: &dyn Bilevel<f64>, threads: usize, place: &str) {
         let mut d = v.clone();
         d.shared.data_mut().fill(f64::NAN);
         let owned: Vec<usize> = (0..n).collect();
-        problem.penalty_directions(
-            At { k, owned: &owned, threads: &Threads::new(threads) },
-            penalty,
-            &v,
-            &mut d,
-        );
+        problem
+            .penalty_directions(At { k, owned: &owned, threads: &Threads::new(threads) }, penalty, &v, &mut d)
+            .unwrap();
         for i in 0..n {
             let (x, y, z) = (&start.x[i], &start.y[i], &start.z[i]);
             let ((fx, fy), (gx, gy)) = (grad_f(problem, i, k, x, y), grad_g(problem, i, k, x, y));
@@ -437,9 +434,9 @@ fn fab_reaches_the_penalty_solution() {
                 penalty_form: form,
             };
             let mut network = Simulator::new(unbalanced(AGENTS, 12), Threads::one());
-            let mut state = fab.start(c.problem, &mut network, &random_start(c.problem, 13));
+            let mut state = fab.start(c.problem, &mut network, Some(&random_start(c.problem, 13))).unwrap();
             for k in 0..60_000 {
-                state.step(k, c.problem, &mut network);
+                state.step(k, c.problem, &mut network).unwrap();
             }
             let (x, expected) = (engine::mean(&mut *state, "x").unwrap(), (c.penalty_solution)(lambda));
             let error = distance(&x, &expected) / norm(&expected);
@@ -472,15 +469,19 @@ fn directions_do_not_depend_on_who_is_computed_with_whom() {
         let rows = random_rows(&vec![features + 2 * states; n], 9);
         (0..n).for_each(|i| v.shared.row_mut(i).copy_from_slice(&rows[i]));
         let owned: Vec<usize> = (0..n).collect();
-        problem.penalty_directions(At { k: 0, owned: &owned, threads: &threads }, penalty, &v, &mut all);
+        problem
+            .penalty_directions(At { k: 0, owned: &owned, threads: &threads }, penalty, &v, &mut all)
+            .unwrap();
         for (i, row) in rows.iter().enumerate() {
             single.0.shared.row_mut(0).copy_from_slice(row);
-            problem.penalty_directions(
-                At { k: 0, owned: &[i], threads: &threads },
-                penalty,
-                &single.0,
-                &mut single.1,
-            );
+            problem
+                .penalty_directions(
+                    At { k: 0, owned: &[i], threads: &threads },
+                    penalty,
+                    &single.0,
+                    &mut single.1,
+                )
+                .unwrap();
             assert_eq!(single.1.shared.row(0), all.shared.row(i), "agent {i} of {n}, {states} states");
         }
     }

@@ -7,7 +7,7 @@ use dibo::engine::{self, Checkpoint, Outcome, Plan, Watch};
 use dibo::graph::{Cycle, Loss};
 use dibo::mixing::{Mixing, Sequence};
 use dibo::network::{Lane, Lossy, Network, Simulator};
-use dibo::problem::{Bilevel, PolicyEvaluation};
+use dibo::problem::PolicyEvaluation;
 use dibo::rows::{Rows, Threads};
 use serde_json::{Value, json};
 
@@ -23,8 +23,8 @@ fn graphs(seed: u64) -> Sequence {
     Sequence::uniform(Cycle::new(10, 0.3, seed))
 }
 
-fn lossy(burst: Option<f64>, sums: bool, seed: u64) -> Lossy<f64> {
-    Lossy::new(graphs(seed), Loss::new(0.3, burst, seed).unwrap(), sums, Threads::one())
+fn lossy(burst: Option<f64>, seed: u64) -> Lossy<f64> {
+    Lossy::new(graphs(seed), Loss::new(0.3, burst, seed).unwrap(), Threads::one())
 }
 
 /// Σt + in flight − Σd relative to Σ‖d‖, the worst column.
@@ -45,21 +45,22 @@ fn mass_gap(state: &mut dyn dibo::algorithm::State<f64>, in_flight: &[f64]) -> f
 
 #[test]
 fn mass_is_conserved_with_running_sums_and_lost_without() {
-    let (problem, algorithm) = (problem(1), algorithm("running-sum-fab", steps()));
+    let (problem, plain) = (problem(1), algorithm("fab", steps()));
+    let algorithm = algorithm("running-sum-fab", steps());
     for burst in [None, Some(5.0)] {
-        let mut network = lossy(burst, true, 2);
-        let mut state = algorithm.start(&problem, &mut network, &random_start(&problem, 3));
+        let mut network = lossy(burst, 2);
+        let mut state = algorithm.start(&problem, &mut network, Some(&random_start(&problem, 3))).unwrap();
         let mut flying = 0.0f64;
         for k in 0..3000 {
-            state.step(k, &problem, &mut network);
+            state.step(k, &problem, &mut network).unwrap();
             let gap = mass_gap(&mut *state, &network.in_flight());
             assert!(gap < 1e-10, "{burst:?}: {gap} after {k}");
             flying = flying.max(mass_gap(&mut *state, &[]));
         }
         assert!(flying > 1e-3, "nothing was ever in flight: this tests nothing");
-        let mut network = lossy(burst, false, 2);
-        let mut state = algorithm.start(&problem, &mut network, &random_start(&problem, 3));
-        (0..100).for_each(|k| state.step(k, &problem, &mut network));
+        let mut network = lossy(burst, 2);
+        let mut state = plain.start(&problem, &mut network, Some(&random_start(&problem, 3))).unwrap();
+        (0..100).for_each(|k| state.step(k, &problem, &mut network).unwrap());
         assert!(mass_gap(&mut *state, &network.in_flight()) > 1e-2);
     }
 }
@@ -70,8 +71,7 @@ fn reach(name: &str, network: &mut dyn Network<f64>, iterations: usize, seed: u6
         Plan { iterations, every: 5, target: Some(("relative_error".into(), 0.01)), diverged_above: 1e6 };
     let problem = problem(seed);
     let record =
-        engine::run(&*algorithm(name, steps()), &problem, network, &problem.start(), &plan, None, &mut ())
-            .unwrap();
+        engine::run(&*algorithm(name, steps()), &problem, network, None, &plan, None, &mut ()).unwrap();
     (record.outcome, record.samples.last().unwrap().get("relative_error").unwrap())
 }
 
@@ -84,9 +84,9 @@ fn running_sums_find_the_solution_and_plain_fab_does_not() {
             panic!()
         };
         for (burst, most) in [(None, 2.2), (Some(5.0), 4.0)] {
-            let (outcome, _) = reach("running-sum-fab", &mut lossy(burst, true, seed), 5 * free, seed);
+            let (outcome, _) = reach("running-sum-fab", &mut lossy(burst, seed), 5 * free, seed);
             let Outcome::Reached(k) = outcome else { panic!("{burst:?}: {outcome:?}") };
-            let (plain, stalled) = reach("fab", &mut lossy(burst, false, seed), 5 * free, seed);
+            let (plain, stalled) = reach("fab", &mut lossy(burst, seed), 5 * free, seed);
             println!(
                 "seed {seed}, burst {burst:?}: {k} of {free} = {:.2}×; plain FAB stalls at {stalled:.3}",
                 k as f64 / free as f64
@@ -103,11 +103,11 @@ fn a_round_is_the_definition() {
     let (n, width, loss) = (10, 5, Loss::new(0.4, None, 8).unwrap());
     let rows = |seed| Rows::<f64>::from_vectors(&random_rows(&vec![width; n], seed));
     let (mut v, mut t, d, eta) = (rows(1), rows(2), rows(3), [0.1; 16]);
-    let mut network = Lossy::new(graphs(4), loss, true, Threads::one());
+    let mut network = Lossy::new(graphs(4), loss, Threads::one());
     let mut sums = vec![vec![(vec![0.0; width], vec![0.0; width]); n]; n];
     for k in 0..90 {
         let (m, old_v, old_t): (Mixing<f64>, _, _) = (graphs(4).at(k), v.clone(), t.clone());
-        network.round(k, &mut [Lane::push_pull(&mut v, &eta, &mut t, &d, false)]);
+        network.round(k, &mut [Lane::push_pull(&mut v, &eta, &mut t, &d, false)]).unwrap();
         for (i, sums) in sums.iter_mut().enumerate() {
             let heard: Vec<usize> = m
                 .graph
@@ -142,8 +142,9 @@ fn a_checkpoint_holds_what_is_in_flight() {
         fn go_on(&mut self, k: usize) -> bool {
             k != 100 || self.0.is_some()
         }
-        fn checkpoint(&mut self, checkpoint: Checkpoint<'_, f64>) {
+        fn checkpoint(&mut self, checkpoint: Checkpoint<'_, f64>) -> dibo::Result<()> {
             self.0 = Some(Checkpoint::from_bytes(&checkpoint.to_bytes()).unwrap());
+            Ok(())
         }
         fn finished(&mut self, views: &[dibo::rows::View<'_, f64>]) {
             self.1 = views.iter().flat_map(|v| v.rows.data()).map(|x| x.to_bits()).collect();
@@ -155,16 +156,7 @@ fn a_checkpoint_holds_what_is_in_flight() {
         Plan { iterations: 200, every: 10, target: None, diverged_above: 1e6 },
     );
     let run = |watch: &mut Half, resume| {
-        engine::run(
-            &*algorithm,
-            &problem,
-            &mut lossy(Some(5.0), true, 1),
-            &problem.start(),
-            &plan,
-            resume,
-            watch,
-        )
-        .unwrap()
+        engine::run(&*algorithm, &problem, &mut lossy(Some(5.0), 1), None, &plan, resume, watch).unwrap()
     };
     let mut half = Half(None, Vec::new());
     assert_eq!(run(&mut half, None).outcome, Outcome::Stopped(100));

@@ -67,13 +67,13 @@ fn the_lemmas_hold_on_a_thousand_random_sequences() {
         let fab =
             algorithm("fab", json!({"lambda": lambda, "eta_x": eta[0], "eta_y": eta[1], "eta_z": eta[2]}));
         let mut network = Simulator::new(sequence.clone(), Threads::one());
-        let mut state = fab.start(problem, &mut network, &random_start(problem, seed));
+        let mut state = fab.start(problem, &mut network, Some(&random_start(problem, seed))).unwrap();
         let v = stochastic_vectors(&sequence, K + 2);
         let min = |v: &[f64]| v.iter().copied().fold(f64::INFINITY, f64::min);
         let gamma = (0..=K).map(|k| n as f64 + 1.0 / min(&v.beta[k + 1])).fold(0.0, f64::max);
         for k in 0..K {
             let before = errors(&mut *state, &v.alpha[k], &v.alpha[k + 1], &v.beta[k]);
-            state.step(k, problem, &mut network);
+            state.step(k, problem, &mut network).unwrap();
             let after = errors(&mut *state, &v.alpha[k + 1], &v.alpha[k + 2], &v.beta[k + 1]);
             let step = Step::new(&sequence, k, 1);
             let (diameter, utility) = diameter_and_utility(&step.graph).unwrap();
@@ -152,7 +152,7 @@ fn lyapunov(
     let facts = constants(sequence, 60);
     let mut observer = Observer::new(sequence, facts.mixing.as_ref(), Some(c.clone()), 1, iterations);
     let mut network = Simulator::new(sequence.clone(), Threads::one());
-    let mut state = algorithm.start(problem, &mut network, &random_start(problem, 5));
+    let mut state = algorithm.start(problem, &mut network, Some(&random_start(problem, 5))).unwrap();
     let mut values = Vec::new();
     for k in 0..=iterations {
         let steps = match (algorithm.penalty_steps(k), algorithm.single_step(k)) {
@@ -160,10 +160,10 @@ fn lyapunov(
             (_, Some(eta)) => Steps::Single(eta),
             _ => unreachable!("both methods say their steps"),
         };
-        let seen = observer.look(k, problem, Some(steps), &state.views());
+        let seen = observer.look(k, problem, Some(steps), &state.views()).unwrap();
         assert_eq!(seen.broken, None);
         values.push(seen.values.iter().find(|v| v.0 == "lyapunov").unwrap().1);
-        state.step(k, problem, &mut network);
+        state.step(k, problem, &mut network).unwrap();
     }
     values
 }
@@ -218,11 +218,12 @@ fn a_lost_message_is_an_alarm() {
     let fab = algorithm("static-fab", json!({"lambda": 3.0, "eta_x": 0.01, "eta_y": 0.01}));
     let mut observer = Observer::new(&sequence, None, None, 1, 20);
     let mut network = Simulator::new(sequence.clone().frozen(), Threads::one());
-    let mut state = fab.start(&problem, &mut network, &random_start(&problem, 5));
+    let mut state = fab.start(&problem, &mut network, Some(&random_start(&problem, 5))).unwrap();
     let mut broken = None;
     for k in 0..15 {
-        broken = broken.or(observer.look(k, &problem as &dyn Bilevel<f64>, None, &state.views()).broken);
-        state.step(k, &problem, &mut network);
+        broken =
+            broken.or(observer.look(k, &problem as &dyn Bilevel<f64>, None, &state.views()).unwrap().broken);
+        state.step(k, &problem, &mut network).unwrap();
     }
     assert!(broken.unwrap().contains("Weights were lost"));
 }
@@ -237,7 +238,7 @@ fn constants_agree_with_differences() {
         ("robust", Box::new(Robust::random(3, 2, 4, 2))),
     ];
     for (name, problem) in &problems {
-        let (exact, guess) = (problem.constants().unwrap(), estimate(&**problem));
+        let (exact, guess) = (problem.constants().unwrap(), estimate(&**problem).unwrap());
         assert!(exact.exact && !guess.exact);
         let close = |what: &str, exact: f64, guess: f64, from: f64| {
             assert!(
@@ -300,7 +301,8 @@ fn closed_forms_and_what_follows_from_the_constants() {
             let (z, y) = (forms.lower_solution(&x), forms.penalty_lower_solution(&x, lambda));
             assert!(mean(&x, &z, 0.0, 1.0) < 1e-10 && mean(&x, &y, 1.0, lambda) < 1e-9 * lambda);
             // ∇F* and ∇L_λ* against differences of F* and L_λ*.
-            let (exact, penalty) = (forms.hypergradient(&x), penalty_gradient(&**problem, forms, &x, lambda));
+            let (exact, penalty) =
+                (forms.hypergradient(&x), penalty_gradient(&**problem, forms, &x, lambda).unwrap());
             let eps = 1e-5;
             for j in 0..width {
                 let at = |sign: f64| {
@@ -327,7 +329,7 @@ fn closed_forms_and_what_follows_from_the_constants() {
             let gap = |a: &[f64], b: &[f64]| norm(&a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>());
             assert!(gap(&forms.hypergradient(&other), &exact) <= d.l_star2 * gap(&other, &x) * (1.0 + 1e-9));
             assert!(
-                gap(&penalty_gradient(&**problem, forms, &other, lambda), &penalty)
+                gap(&penalty_gradient(&**problem, forms, &other, lambda).unwrap(), &penalty)
                     <= d.l_star1 * gap(&other, &x) * (1.0 + 1e-9)
             );
         }

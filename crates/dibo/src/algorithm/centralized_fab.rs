@@ -2,7 +2,9 @@
 //! 1 of the paper).
 use super::fab::Fab;
 use super::tracking::zeros;
-use super::{Algorithm, PenaltySteps, State, View, at, fill, memory, views};
+use super::{Algorithm, Mixes, Parameters, PenaltySteps, State, Tier, Vectors, View};
+use super::{at, fill, memory, own_start, views};
+use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Rows, Stack};
@@ -26,13 +28,14 @@ impl<T: Real> Algorithm<T> for CentralizedFab {
         &self,
         problem: &dyn Bilevel<T>,
         network: &mut dyn Network<T>,
-        start: &Start,
-    ) -> Box<dyn State<T>> {
-        assert_eq!(
-            network.owned().len(),
-            network.agents(),
-            "Centralized_FAB needs all agents in one process"
-        );
+        start: Option<&Start>,
+    ) -> Result<Box<dyn State<T>>> {
+        if network.owned().len() != network.agents() {
+            return Err(Error::Network(
+                "Centralized_FAB needs all agents in one process: use the simulator".into(),
+            ));
+        }
+        let start = own_start(problem, start);
         let mut v: Stack<T, 3> =
             zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
         let d = v.clone();
@@ -41,22 +44,40 @@ impl<T: Real> Algorithm<T> for CentralizedFab {
         let mean = v.shared.mean();
         (0..v.count())
             .for_each(|i| v.shared.row_mut(i).iter_mut().zip(&mean).for_each(|(v, m)| *v = T::of(*m)));
-        Box::new(CentralizedFabState { fab: self.0.clone(), v, d, mean })
+        Ok(Box::new(CentralizedFabState { fab: self.0.clone(), v, d, mean }))
+    }
+}
+
+impl Parameters for CentralizedFab {
+    fn check(&self) -> Result<(), String> {
+        self.0.check()
     }
 
-    fn check(&self) -> Result<(), String> {
-        self.0.check_values()
+    fn mixes(&self) -> Mixes {
+        Mixes::Centrally
+    }
+
+    fn on_device(&self) -> bool {
+        false
+    }
+
+    fn vectors(&self, _blocks: usize) -> Vectors {
+        Vectors { upper: 2, lower: 4, single: 0 }
+    }
+
+    fn tiers(&self) -> Vec<Tier> {
+        self.0.tiers()
     }
 
     fn penalty_steps(&self, k: usize) -> Option<PenaltySteps> {
-        Algorithm::<T>::penalty_steps(&self.0, k)
+        self.0.penalty_steps(k)
     }
 }
 
 impl<T: Real> State<T> for CentralizedFabState<T> {
-    fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) {
+    fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) -> Result<()> {
         let Self { fab, v, d, mean } = self;
-        problem.penalty_directions(at(k, network), fab.penalty(k), v, d);
+        problem.penalty_directions(at(k, network), fab.penalty(k), v, d)?;
         // v⁺ = v − η · (1/n) Σ dᵢ, one point for all
         mean.fill(0.0);
         let n = v.count();
@@ -72,6 +93,7 @@ impl<T: Real> State<T> for CentralizedFabState<T> {
             v.shared.row_mut(i).iter_mut().zip(&*mean).for_each(|(v, m)| *v -= T::of(*m));
         }
         super::tracking::step_private(v, eta[0], d, network);
+        Ok(())
     }
 
     fn views(&mut self) -> Vec<View<'_, T>> {

@@ -1,15 +1,18 @@
 //! What the single-level methods have in common: they move one variable along gradients that someone else
 //! computes. So the same file serves alone (on a single-level objective) and inside the double loop (on g for
 //! y, on the hypergradient for x).
-use super::{Algorithm, Needs, State, View, at, fill};
+use super::{Algorithm, Axis, Mixes, Needs, Parameters, State, Theorem, Tier, Vectors, View};
+use super::{at, fill, own_start};
+use crate::error::{Error, Result};
 use crate::network::Network;
-use crate::problem::{Bilevel, Start};
+use crate::problem::{Bilevel, SingleLevel, Start};
 use crate::rows::{Real, Rows, Stack, Upper};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Writes gradients at the given points with sample `k`: `oracle(network, k, points, gradients)`.
-pub type Oracle<'a, T> = dyn FnMut(&mut dyn Network<T>, usize, &Stack<T, 1>, &mut Stack<T, 1>) + 'a;
+pub type Oracle<'a, T> =
+    dyn FnMut(&mut dyn Network<T>, usize, &Stack<T, 1>, &mut Stack<T, 1>) -> Result<()> + 'a;
 
 /// Parameters of a method that moves one variable.
 pub trait Method: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
@@ -21,9 +24,17 @@ pub trait Method: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
         blocks: usize,
         network: &mut dyn Network<T>,
         oracle: &mut Oracle<'_, T>,
-    ) -> Box<dyn Descent<T>>;
+    ) -> Result<Box<dyn Descent<T>>>;
     /// Says which parameter is out of range.
     fn check(&self) -> Result<(), String>;
+    /// How it brings the agents together.
+    fn mixes(&self) -> Mixes;
+    /// Vectors that it keeps for each agent.
+    fn vectors(&self, blocks: usize) -> usize;
+    /// The theorem that covers it on a single-level objective.
+    fn theorem(&self) -> Option<Theorem> {
+        None
+    }
     /// The step at iteration k.
     fn eta(&self, k: usize) -> f64;
 }
@@ -31,7 +42,7 @@ pub trait Method: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
 /// A method at work.
 pub trait Descent<T: Real>: Send {
     /// Iteration `k`, over the links of the network's next round.
-    fn step(&mut self, k: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>);
+    fn step(&mut self, k: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) -> Result<()>;
     /// Where the agents are.
     fn point(&self) -> &Stack<T, 1>;
     /// The variable, and with it trackers and weights, under the paper's names.
@@ -47,26 +58,15 @@ pub struct Single<M>(pub M);
 
 struct SingleState<T>(Box<dyn Descent<T>>);
 
-fn gradients<T: Real>(
-    problem: &dyn Bilevel<T>,
-) -> impl FnMut(&mut dyn Network<T>, usize, &Stack<T, 1>, &mut Stack<T, 1>) {
-    let objective = problem.single_level().expect("checked before the run");
-    move |network, k, x, d| objective.gradients(at(k, network), x, d)
+/// The paper's grid of steps for the baselines.
+pub(super) const STEPS: [f64; 9] = [1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 0.1];
+
+/// The objective, or that there is none.
+fn objective<T: Real>(problem: &dyn Bilevel<T>) -> Result<&dyn SingleLevel<T>> {
+    problem.single_level().ok_or(Error::Unsupported(Needs::SingleLevel.words()))
 }
 
-impl<T: Real, M: Method> Algorithm<T> for Single<M> {
-    fn start(
-        &self,
-        problem: &dyn Bilevel<T>,
-        network: &mut dyn Network<T>,
-        start: &Start,
-    ) -> Box<dyn State<T>> {
-        let objective = problem.single_level().expect("checked before the run");
-        let mut x = Stack::zeros(network.owned().len(), &Upper::Shared(objective.width()), &[]);
-        fill(network, &mut x, [objective.start_from(start)]);
-        Box::new(SingleState(self.0.begin(x, objective.blocks(), network, &mut gradients(problem))))
-    }
-
+impl<M: Method> Parameters for Single<M> {
     fn check(&self) -> Result<(), String> {
         self.0.check()
     }
@@ -75,14 +75,48 @@ impl<T: Real, M: Method> Algorithm<T> for Single<M> {
         Needs::SingleLevel
     }
 
+    fn mixes(&self) -> Mixes {
+        self.0.mixes()
+    }
+
+    fn vectors(&self, blocks: usize) -> Vectors {
+        Vectors { single: self.0.vectors(blocks), ..Vectors::default() }
+    }
+
+    fn tiers(&self) -> Vec<Tier> {
+        vec![Tier { axes: vec![Axis::values("eta", &STEPS)], fine: false }]
+    }
+
+    fn theorem(&self) -> Option<Theorem> {
+        self.0.theorem()
+    }
+
     fn single_step(&self, k: usize) -> Option<f64> {
         Some(self.0.eta(k))
     }
 }
 
+impl<T: Real, M: Method> Algorithm<T> for Single<M> {
+    fn start(
+        &self,
+        problem: &dyn Bilevel<T>,
+        network: &mut dyn Network<T>,
+        start: Option<&Start>,
+    ) -> Result<Box<dyn State<T>>> {
+        let (objective, start) = (objective(problem)?, own_start(problem, start));
+        let mut x = Stack::zeros(network.owned().len(), &Upper::Shared(objective.width()), &[]);
+        fill(network, &mut x, [objective.start_from(&start)]);
+        let mut oracle = |network: &mut dyn Network<T>, k: usize, x: &Stack<T, 1>, d: &mut Stack<T, 1>| {
+            objective.gradients(at(k, network), x, d)
+        };
+        Ok(Box::new(SingleState(self.0.begin(x, objective.blocks(), network, &mut oracle)?)))
+    }
+}
+
 impl<T: Real> State<T> for SingleState<T> {
-    fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) {
-        self.0.step(k, network, &mut gradients(problem));
+    fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) -> Result<()> {
+        let objective = objective(problem)?;
+        self.0.step(k, network, &mut |network, k, x, d| objective.gradients(at(k, network), x, d))
     }
 
     fn views(&mut self) -> Vec<View<'_, T>> {

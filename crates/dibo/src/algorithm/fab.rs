@@ -1,7 +1,9 @@
 //! FAB, Algorithm 1 of the paper: AB/Push-Pull on the penalty function min_{x,y} max_z f(x,y) + λ(g(x,y) −
 //! g(x,z)).
 use super::tracking::{Tracked, zeros};
-use super::{Algorithm, PenaltySteps, State, View, at, fill};
+use super::{Algorithm, Axis, FINE, Mixes, Parameters, PenaltySteps, State, Theorem, Tier, Vectors, View};
+use super::{at, fill, own_start};
+use crate::error::Result;
 use crate::network::Network;
 use crate::problem::{Bilevel, Penalty, Start};
 use crate::rows::{Real, Rows};
@@ -68,14 +70,47 @@ impl Fab {
     pub fn penalty(&self, k: usize) -> Penalty {
         self.penalty_form.factors(self.lambda.at(k))
     }
+}
 
-    /// Says which parameter is out of range.
-    pub fn check_values(&self) -> Result<(), String> {
+impl Parameters for Fab {
+    fn check(&self) -> Result<(), String> {
         self.lambda.check("lambda", false)?;
         // ηx = 0 freezes the upper variable: the baseline "frozen weights".
         self.eta_x.check("eta_x", true)?;
         self.eta_y.check("eta_y", false)?;
         self.eta_z.unwrap_or(self.eta_y).check("eta_z", false)
+    }
+
+    fn mixes(&self) -> Mixes {
+        Mixes::PullAndPush
+    }
+
+    fn vectors(&self, _blocks: usize) -> Vectors {
+        Vectors { upper: 3, lower: 6, single: 0 }
+    }
+
+    /// Coarse λ with the file's steps and a tenth of them, should those be too large; then ηx and ηy, which ηz
+    /// follows.
+    fn tiers(&self) -> Vec<Tier> {
+        let lambda = Axis::values("lambda", &[1.0, 3.0, 10.0, 30.0, 100.0, 300.0]);
+        let x = Axis::around("eta_x", &[0.1, 0.3, 1.0, 3.0, 10.0, 30.0], 0.1).or_listed();
+        let y = Axis::around("eta_y", &[0.1, 0.3, 1.0, 3.0, 10.0], 0.1).or_listed();
+        vec![
+            Tier { axes: vec![lambda, Axis::around("eta_y", &[0.1, 1.0], 0.1)], fine: false },
+            Tier { axes: vec![x, y], fine: false },
+            Tier {
+                axes: vec![Axis::around("eta_x", &FINE, 0.1), Axis::around("eta_y", &FINE, 0.1)],
+                fine: true,
+            },
+        ]
+    }
+
+    fn theorem(&self) -> Option<Theorem> {
+        Some(Theorem::Penalty)
+    }
+
+    fn penalty_steps(&self, k: usize) -> Option<PenaltySteps> {
+        Some(PenaltySteps { lambda: self.lambda.at(k), eta: self.eta(k), g: self.penalty(k).g })
     }
 }
 
@@ -90,35 +125,29 @@ impl<T: Real> Algorithm<T> for Fab {
         &self,
         problem: &dyn Bilevel<T>,
         network: &mut dyn Network<T>,
-        start: &Start,
-    ) -> Box<dyn State<T>> {
+        start: Option<&Start>,
+    ) -> Result<Box<dyn State<T>>> {
+        let start = own_start(problem, start);
         let mut v = zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
         fill(network, &mut v, [&start.x, &start.y, start.twin()]);
         let mut rows = Tracked::new(v);
         // t⁰ = d⁰
-        problem.penalty_directions(at(0, network), self.penalty(0), &rows.v, &mut rows.d);
+        problem.penalty_directions(at(0, network), self.penalty(0), &rows.v, &mut rows.d)?;
         rows.absorb();
-        Box::new(FabState { fab: self.clone(), rows })
-    }
-
-    fn check(&self) -> Result<(), String> {
-        self.check_values()
-    }
-
-    fn penalty_steps(&self, k: usize) -> Option<PenaltySteps> {
-        Some(PenaltySteps { lambda: self.lambda.at(k), eta: self.eta(k), g: self.penalty(k).g })
+        Ok(Box::new(FabState { fab: self.clone(), rows }))
     }
 }
 
 impl<T: Real> State<T> for FabState<T> {
-    fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) {
+    fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) -> Result<()> {
         let Self { fab, rows } = self;
         // (4) x⁺ = A x − ηx tx, y⁺ = A y − ηy ty, z⁺ = A z − ηz tz; and the mixing of (6)
-        rows.mix(k, fab.eta(k), network);
+        rows.mix(k, fab.eta(k), network)?;
         // (5) d⁺ = (∇ₓL, ∇ᵧL, −∇_zL) at (x⁺, y⁺, z⁺)
-        problem.penalty_directions(at(k + 1, network), fab.penalty(k + 1), &rows.v, &mut rows.d);
+        problem.penalty_directions(at(k + 1, network), fab.penalty(k + 1), &rows.v, &mut rows.d)?;
         // (6) t⁺ = B t + d⁺ − d
         rows.absorb();
+        Ok(())
     }
 
     fn views(&mut self) -> Vec<View<'_, T>> {

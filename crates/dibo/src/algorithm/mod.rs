@@ -23,10 +23,14 @@ mod traits;
 
 pub use crate::rows::View;
 pub use descent::{Descent, Method, Oracle, Single};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use stacks::{at, fill, memory, views};
-pub use traits::{Algorithm, Needs, PenaltySteps, State};
+use stacks::{at, fill, memory, own_start, views};
+pub use traits::*;
+
+/// Sees the type of every algorithm.
+pub trait Visitor {
+    /// An algorithm with its name in files and its name in the paper.
+    fn visit<A: Readable>(&mut self, name: &'static str, label: &'static str);
+}
 
 /// Makes the one list of all algorithms.
 macro_rules! registry {
@@ -34,24 +38,11 @@ macro_rules! registry {
         /// Names of all algorithms, as experiment files use them, with their names in the paper.
         pub const NAMES: &[(&str, &str)] = &[$(($name, $label)),*];
 
-        /// Looks an algorithm up; `read` turns the caller's text into its parameters.
-        pub fn find<T: crate::rows::Real, R: Reader>(name: &str, read: R) -> Result<Box<dyn Algorithm<T>>, R::Error> {
-            match name {
-                $($name => Ok(Box::new(read.read::<$type>()?)),)*
-                _ => Err(read.unknown(NAMES.iter().map(|n| n.0).collect::<Vec<_>>().join(", "))),
-            }
+        /// Shows every algorithm of dibo to a visitor.
+        pub fn visit_all(visitor: &mut impl Visitor) {
+            $(visitor.visit::<$type>($name, $label);)*
         }
     };
-}
-
-/// Where parameters come from: a section of an experiment file, a JSON object.
-pub trait Reader {
-    /// What goes wrong.
-    type Error;
-    /// Parses the parameters.
-    fn read<P: DeserializeOwned + Serialize>(self) -> Result<P, Self::Error>;
-    /// The name is not in the list.
-    fn unknown(self, known: String) -> Self::Error;
 }
 
 registry! {

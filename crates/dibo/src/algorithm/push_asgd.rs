@@ -2,7 +2,8 @@
 //! gradient.
 use super::push_diging::TrackedPushSum;
 use super::tracking::pairs;
-use super::{Descent, Method, Oracle, View, memory};
+use super::{Descent, Method, Mixes, Oracle, View, memory};
+use crate::error::Result;
 use crate::network::Network;
 use crate::rows::{Real, Rows, Stack};
 use crate::schedule::Schedule;
@@ -33,14 +34,14 @@ impl Method for PushAsgd {
         _blocks: usize,
         network: &mut dyn Network<T>,
         oracle: &mut Oracle<'_, T>,
-    ) -> Box<dyn Descent<T>> {
+    ) -> Result<Box<dyn Descent<T>>> {
         let (before, old) = (x.clone(), x.clone());
-        Box::new(PushAsgdState {
+        Ok(Box::new(PushAsgdState {
             method: self.clone(),
-            rows: TrackedPushSum::new(x, network, oracle),
+            rows: TrackedPushSum::new(x, network, oracle)?,
             before,
             old,
-        })
+        }))
     }
 
     fn check(&self) -> Result<(), String> {
@@ -50,23 +51,32 @@ impl Method for PushAsgd {
         self.eta.check("eta", false)
     }
 
+    fn mixes(&self) -> Mixes {
+        Mixes::PushSum
+    }
+
+    fn vectors(&self, _blocks: usize) -> usize {
+        6
+    }
+
     fn eta(&self, k: usize) -> f64 {
         self.eta.at(k)
     }
 }
 
 impl<T: Real> Descent<T> for PushAsgdState<T> {
-    fn step(&mut self, k: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) {
+    fn step(&mut self, k: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) -> Result<()> {
         let Self { method, rows, before, old } = self;
         pairs(before, &rows.sum.v).for_each(|(before, x)| before.copy_from(x));
         let beta = T::of(method.beta);
-        rows.mix(method.eta.at(k), network);
+        rows.mix(method.eta.at(k), network)?;
         // d⁺ = ∇F(x⁺; ξ⁺) + (1 − β)(d − ∇F(x; ξ⁺)): both gradients with the new sample
-        oracle(network, k + 1, before, old);
+        oracle(network, k + 1, before, old)?;
         pairs(old, &rows.d).for_each(|(old, d)| old.scale_difference(T::ONE - beta, d, network.threads()));
-        oracle(network, k + 1, &rows.sum.v, &mut rows.d);
+        oracle(network, k + 1, &rows.sum.v, &mut rows.d)?;
         pairs(&mut rows.d, old).for_each(|(d, old)| d.add(old, network.threads()));
         rows.absorb(network);
+        Ok(())
     }
 
     fn point(&self) -> &Stack<T, 1> {

@@ -1,7 +1,8 @@
 //! Push-DIGing: gradient tracking over push-sum. Its rows also carry Push-SAGA and Push-ASGD, which track
 //! other estimates.
 use super::tracking::{PushSum, step_private};
-use super::{Descent, Method, Oracle, View, memory, views};
+use super::{Descent, Method, Mixes, Oracle, View, memory, views};
+use crate::error::Result;
 use crate::network::Network;
 use crate::rows::{Real, Rows, Stack};
 use crate::schedule::Schedule;
@@ -23,20 +24,21 @@ pub(super) struct TrackedPushSum<T> {
 }
 
 impl<T: Real> TrackedPushSum<T> {
-    pub fn new(x: Stack<T, 1>, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) -> Self {
+    pub fn new(x: Stack<T, 1>, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) -> Result<Self> {
         let mut d = x.clone();
-        oracle(network, 0, &x, &mut d);
+        oracle(network, 0, &x, &mut d)?;
         let mut t = d.clone();
         // A private variable meets no other agent, so its tracker is its direction.
         t.private = None;
-        TrackedPushSum { sum: PushSum::new(x), t, d }
+        Ok(TrackedPushSum { sum: PushSum::new(x), t, d })
     }
 
     /// u⁺ = B(u − η t), w⁺ = B w, x⁺ = u⁺/w⁺; and t = B t − d in the same message.
-    pub fn mix(&mut self, eta: f64, network: &mut dyn Network<T>) {
+    pub fn mix(&mut self, eta: f64, network: &mut dyn Network<T>) -> Result<()> {
         self.sum.descend([eta], &self.t, network);
         step_private(&mut self.sum.v, eta, &self.d, network);
-        self.sum.push(network.next_round(), network, Some((&mut self.t, &self.d)));
+        self.sum.push(network.next_round(), network, Some((&mut self.t, &self.d)))?;
+        Ok(())
     }
 
     /// t⁺ = t + d⁺.
@@ -71,12 +73,20 @@ impl Method for PushDiging {
         _blocks: usize,
         network: &mut dyn Network<T>,
         oracle: &mut Oracle<'_, T>,
-    ) -> Box<dyn Descent<T>> {
-        Box::new(PushDigingState { eta: self.eta, rows: TrackedPushSum::new(x, network, oracle) })
+    ) -> Result<Box<dyn Descent<T>>> {
+        Ok(Box::new(PushDigingState { eta: self.eta, rows: TrackedPushSum::new(x, network, oracle)? }))
     }
 
     fn check(&self) -> Result<(), String> {
         self.eta.check("eta", false)
+    }
+
+    fn mixes(&self) -> Mixes {
+        Mixes::PushSum
+    }
+
+    fn vectors(&self, _blocks: usize) -> usize {
+        4
     }
 
     fn eta(&self, k: usize) -> f64 {
@@ -85,12 +95,13 @@ impl Method for PushDiging {
 }
 
 impl<T: Real> Descent<T> for PushDigingState<T> {
-    fn step(&mut self, k: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) {
+    fn step(&mut self, k: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) -> Result<()> {
         let Self { eta, rows } = self;
-        rows.mix(eta.at(k), network);
+        rows.mix(eta.at(k), network)?;
         // d⁺ = ∇F(x⁺), t⁺ = B t + d⁺ − d
-        oracle(network, k + 1, &rows.sum.v, &mut rows.d);
+        oracle(network, k + 1, &rows.sum.v, &mut rows.d)?;
         rows.absorb(network);
+        Ok(())
     }
 
     fn point(&self) -> &Stack<T, 1> {

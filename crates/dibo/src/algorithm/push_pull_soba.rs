@@ -1,7 +1,8 @@
 //! PushPull_SOBA, Algorithm 4 of the paper: SOBA's directions (with second-order products) moved by
 //! AB/Push-Pull.
 use super::tracking::{Tracked, zeros};
-use super::{Algorithm, Needs, State, View, fill};
+use super::{Algorithm, Axis, FINE, Mixes, Needs, Parameters, State, Tier, Vectors, View, fill, own_start};
+use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Rows};
@@ -32,16 +33,19 @@ impl<T: Real> Algorithm<T> for PushPullSoba {
         &self,
         problem: &dyn Bilevel<T>,
         network: &mut dyn Network<T>,
-        start: &Start,
-    ) -> Box<dyn State<T>> {
+        start: Option<&Start>,
+    ) -> Result<Box<dyn State<T>>> {
+        let start = own_start(problem, start);
         let mut v = zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
         fill(network, &mut v, [&start.x, &start.y, &start.v]);
         let mut state = PushPullSobaState { soba: self.clone(), rows: Tracked::new(v), products: Vec::new() };
-        state.directions(0, problem, network);
+        state.directions(0, problem, network)?;
         state.rows.absorb();
-        Box::new(state)
+        Ok(Box::new(state))
     }
+}
 
+impl Parameters for PushPullSoba {
     fn check(&self) -> Result<(), String> {
         self.eta_x.check("eta_x", false)?;
         self.eta_y.check("eta_y", false)?;
@@ -51,33 +55,53 @@ impl<T: Real> Algorithm<T> for PushPullSoba {
     fn needs(&self) -> Needs {
         Needs::SecondOrder
     }
+
+    fn mixes(&self) -> Mixes {
+        Mixes::PullAndPush
+    }
+
+    fn vectors(&self, _blocks: usize) -> Vectors {
+        Vectors { upper: 3, lower: 6, single: 0 }
+    }
+
+    fn tiers(&self) -> Vec<Tier> {
+        let axes = |factors: &[f64]| ["eta_x", "eta_y"].map(|key| Axis::around(key, factors, 0.01));
+        let coarse = axes(&[0.03, 0.1, 0.3, 1.0, 3.0, 10.0]).map(Axis::or_listed);
+        vec![Tier { axes: coarse.into(), fine: false }, Tier { axes: axes(&FINE).into(), fine: true }]
+    }
+
+    fn on_device(&self) -> bool {
+        false
+    }
 }
 
 impl<T: Real> PushPullSobaState<T> {
     /// dy = ∇ᵧg, dv = ∇²ᵧᵧg v − ∇ᵧf, dx = ∇ₓf − ∇²ₓᵧg v, all at (x, y, v).
-    fn directions(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &dyn Network<T>) {
-        let products = problem.second_order().expect("checked before the run");
+    fn directions(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &dyn Network<T>) -> Result<()> {
+        let products = problem.second_order().ok_or(Error::Unsupported(Needs::SecondOrder.words()))?;
         for (row, agent) in network.owned().iter().enumerate() {
             let ([x, y, v], [dx, dy, dv]) = (self.rows.v.row(row), self.rows.d.row_mut(row));
             self.products.resize(x.len().max(y.len()), T::ZERO);
             // ∇f goes to dx and dv, then the products; ∇ᵧg last, as its ∇ₓg is not used.
-            problem.grad_f(*agent, k, x, y, dx, dv);
-            products.xy(*agent, k, x, y, v, &mut self.products[..x.len()]);
+            problem.grad_f(*agent, k, x, y, dx, dv)?;
+            products.xy(*agent, k, x, y, v, &mut self.products[..x.len()])?;
             dx.iter_mut().zip(&self.products).for_each(|(d, p)| *d -= *p);
-            products.yy(*agent, k, x, y, v, &mut self.products[..y.len()]);
+            products.yy(*agent, k, x, y, v, &mut self.products[..y.len()])?;
             dv.iter_mut().zip(&self.products).for_each(|(d, p)| *d = *p - *d);
-            problem.grad_g(*agent, k, x, y, &mut self.products[..x.len()], dy);
+            problem.grad_g(*agent, k, x, y, &mut self.products[..x.len()], dy)?;
         }
+        Ok(())
     }
 }
 
 impl<T: Real> State<T> for PushPullSobaState<T> {
-    fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) {
+    fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) -> Result<()> {
         let eta = [&self.soba.eta_x, &self.soba.eta_y, self.soba.eta_v.as_ref().unwrap_or(&self.soba.eta_y)]
             .map(|s| s.at(k));
-        self.rows.mix(k, eta, network);
-        self.directions(k + 1, problem, network);
+        self.rows.mix(k, eta, network)?;
+        self.directions(k + 1, problem, network)?;
         self.rows.absorb();
+        Ok(())
     }
 
     fn views(&mut self) -> Vec<View<'_, T>> {

@@ -5,7 +5,8 @@
 //! which is so without tracking (`tracking = false`).
 use super::push_diging::TrackedPushSum;
 use super::tracking::step_private;
-use super::{Descent, Method, Oracle, View, memory};
+use super::{Descent, Method, Mixes, Oracle, View, memory};
+use crate::error::Result;
 use crate::network::Network;
 use crate::rows::{Real, Rows, Stack};
 use crate::schedule::Schedule;
@@ -42,21 +43,38 @@ impl Method for PushSaga {
         blocks: usize,
         network: &mut dyn Network<T>,
         oracle: &mut Oracle<'_, T>,
-    ) -> Box<dyn Descent<T>> {
+    ) -> Result<Box<dyn Descent<T>>> {
         let gradient = x.clone();
         // Without tracking the first gradient is asked for in the first iteration, as in Push-SGD: inside the
         // double loop each question costs an inner loop, and the two methods are to coincide there as well.
         let rows = match self.tracking {
-            true => TrackedPushSum::new(x, network, oracle),
-            false => TrackedPushSum::new(x, network, &mut |_, _, _, d| memory(d).for_each(|d| d.clear())),
+            true => TrackedPushSum::new(x, network, oracle)?,
+            false => TrackedPushSum::new(x, network, &mut |_, _, _, d| {
+                memory(d).for_each(|d| d.clear());
+                Ok(())
+            })?,
         };
         // The table starts with the first gradient everywhere, so that no block begins from nothing.
         let table = vec![rows.d.shared.clone(); blocks.max(1)];
-        Box::new(PushSagaState { method: self.clone(), mean: rows.d.shared.clone(), table, gradient, rows })
+        Ok(Box::new(PushSagaState {
+            method: self.clone(),
+            mean: rows.d.shared.clone(),
+            table,
+            gradient,
+            rows,
+        }))
     }
 
     fn check(&self) -> Result<(), String> {
         self.eta.check("eta", false)
+    }
+
+    fn mixes(&self) -> Mixes {
+        Mixes::PushSum
+    }
+
+    fn vectors(&self, blocks: usize) -> usize {
+        5 + blocks
     }
 
     fn eta(&self, k: usize) -> f64 {
@@ -65,24 +83,25 @@ impl Method for PushSaga {
 }
 
 impl<T: Real> Descent<T> for PushSagaState<T> {
-    fn step(&mut self, k: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) {
+    fn step(&mut self, k: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) -> Result<()> {
         let Self { method, rows, table, mean, gradient } = self;
         if !method.tracking {
             // Push-SGD's order: the estimate at x, then u⁺ = B(u − η d), w⁺ = B w
-            oracle(network, k, &rows.sum.v, gradient);
+            oracle(network, k, &rows.sum.v, gradient)?;
             if k == 0 {
                 table.iter_mut().chain([&mut *mean]).for_each(|g| g.copy_from(&gradient.shared));
             }
             estimate(k, gradient, table, mean, &mut rows.d, network);
             rows.sum.descend([method.eta.at(k)], &rows.d, network);
             step_private(&mut rows.sum.v, method.eta.at(k), &rows.d, network);
-            rows.sum.push(network.next_round(), network, None);
-            return;
+            rows.sum.push(network.next_round(), network, None)?;
+            return Ok(());
         }
-        rows.mix(method.eta.at(k), network);
-        oracle(network, k + 1, &rows.sum.v, gradient);
+        rows.mix(method.eta.at(k), network)?;
+        oracle(network, k + 1, &rows.sum.v, gradient)?;
         estimate(k + 1, gradient, table, mean, &mut rows.d, network);
         rows.absorb(network);
+        Ok(())
     }
 
     fn point(&self) -> &Stack<T, 1> {

@@ -1,6 +1,7 @@
 //! Push-SGD (SGP): stochastic gradient descent over push-sum.
 use super::tracking::{PushSum, step_private};
-use super::{Descent, Method, Oracle, View};
+use super::{Descent, Method, Mixes, Oracle, View};
+use crate::error::Result;
 use crate::network::Network;
 use crate::rows::{Real, Rows, Stack};
 use crate::schedule::Schedule;
@@ -28,12 +29,20 @@ impl Method for PushSgd {
         _blocks: usize,
         _network: &mut dyn Network<T>,
         _oracle: &mut Oracle<'_, T>,
-    ) -> Box<dyn Descent<T>> {
-        Box::new(PushSgdState { eta: self.eta, gradient: x.clone(), sum: PushSum::new(x) })
+    ) -> Result<Box<dyn Descent<T>>> {
+        Ok(Box::new(PushSgdState { eta: self.eta, gradient: x.clone(), sum: PushSum::new(x) }))
     }
 
     fn check(&self) -> Result<(), String> {
         self.eta.check("eta", false)
+    }
+
+    fn mixes(&self) -> Mixes {
+        Mixes::PushSum
+    }
+
+    fn vectors(&self, _blocks: usize) -> usize {
+        3
     }
 
     fn eta(&self, k: usize) -> f64 {
@@ -42,13 +51,14 @@ impl Method for PushSgd {
 }
 
 impl<T: Real> Descent<T> for PushSgdState<T> {
-    fn step(&mut self, k: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) {
+    fn step(&mut self, k: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) -> Result<()> {
         let Self { eta, sum, gradient } = self;
         // u⁺ = B(u − η ∇F(x)), w⁺ = B w, x⁺ = u⁺/w⁺
-        oracle(network, k, &sum.v, gradient);
+        oracle(network, k, &sum.v, gradient)?;
         sum.descend([eta.at(k)], gradient, network);
         step_private(&mut sum.v, eta.at(k), gradient, network);
-        sum.push(network.next_round(), network, None);
+        sum.push(network.next_round(), network, None)?;
+        Ok(())
     }
 
     fn point(&self) -> &Stack<T, 1> {

@@ -3,7 +3,9 @@
 //! The paper keeps three weights w_x, w_y, w_z; they are always equal, so there is one.
 use super::fab::Fab;
 use super::tracking::{PushSum, step_private, zeros};
-use super::{Algorithm, PenaltySteps, State, View, at, fill, memory, views};
+use super::{Algorithm, Mixes, Parameters, PenaltySteps, State, Tier, Vectors, View};
+use super::{at, fill, memory, own_start, views};
+use crate::error::Result;
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Rows, Stack};
@@ -27,37 +29,53 @@ impl<T: Real> Algorithm<T> for PushSumFab {
         &self,
         problem: &dyn Bilevel<T>,
         network: &mut dyn Network<T>,
-        start: &Start,
-    ) -> Box<dyn State<T>> {
+        start: Option<&Start>,
+    ) -> Result<Box<dyn State<T>>> {
+        let start = own_start(problem, start);
         let mut v: Stack<T, 3> =
             zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
         let mut d = v.clone();
         fill(network, &mut v, [&start.x, &start.y, start.twin()]);
-        problem.penalty_directions(at(0, network), self.0.penalty(0), &v, &mut d);
+        problem.penalty_directions(at(0, network), self.0.penalty(0), &v, &mut d)?;
         let mut t = d.clone();
         t.private = None;
-        Box::new(PushSumFabState { fab: self.0.clone(), sum: PushSum::new(v), t, d })
+        Ok(Box::new(PushSumFabState { fab: self.0.clone(), sum: PushSum::new(v), t, d }))
+    }
+}
+
+impl Parameters for PushSumFab {
+    fn check(&self) -> Result<(), String> {
+        self.0.check()
     }
 
-    fn check(&self) -> Result<(), String> {
-        self.0.check_values()
+    fn mixes(&self) -> Mixes {
+        Mixes::PushSum
+    }
+
+    fn vectors(&self, _blocks: usize) -> Vectors {
+        Vectors { upper: 4, lower: 8, single: 0 }
+    }
+
+    fn tiers(&self) -> Vec<Tier> {
+        self.0.tiers()
     }
 
     fn penalty_steps(&self, k: usize) -> Option<PenaltySteps> {
-        Algorithm::<T>::penalty_steps(&self.0, k)
+        self.0.penalty_steps(k)
     }
 }
 
 impl<T: Real> State<T> for PushSumFabState<T> {
-    fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) {
+    fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) -> Result<()> {
         let Self { fab, sum, t, d } = self;
         // u⁺ = B(u − η t), w⁺ = B w, v⁺ = u⁺/w⁺; and t = B t − d in the same message
         sum.descend(fab.eta(k), t, network);
         step_private(&mut sum.v, fab.eta(k)[0], d, network);
-        sum.push(k, network, Some((t, d)));
+        sum.push(k, network, Some((t, d)))?;
         // d⁺ at the corrected point, t⁺ = B t + d⁺ − d
-        problem.penalty_directions(at(k + 1, network), fab.penalty(k + 1), &sum.v, d);
+        problem.penalty_directions(at(k + 1, network), fab.penalty(k + 1), &sum.v, d)?;
         t.shared.add(&d.shared, network.threads());
+        Ok(())
     }
 
     fn views(&mut self) -> Vec<View<'_, T>> {

@@ -3,8 +3,9 @@
 //!
 //! The network keeps the sums; here only the wish for them is stated. Without losses this is FAB.
 use super::fab::Fab;
-use super::{Algorithm, PenaltySteps, State};
-use crate::network::Network;
+use super::{Algorithm, Mixes, Parameters, PenaltySteps, State, Tier, Vectors};
+use crate::error::Result;
+use crate::network::{Network, Wishes};
 use crate::problem::{Bilevel, Start};
 use crate::rows::Real;
 use serde::{Deserialize, Serialize};
@@ -19,20 +20,35 @@ impl<T: Real> Algorithm<T> for RunningSumFab {
         &self,
         problem: &dyn Bilevel<T>,
         network: &mut dyn Network<T>,
-        start: &Start,
-    ) -> Box<dyn State<T>> {
+        start: Option<&Start>,
+    ) -> Result<Box<dyn State<T>>> {
+        network.prepare(self.wishes())?;
         self.0.start(problem, network, start)
     }
+}
 
+impl Parameters for RunningSumFab {
     fn check(&self) -> Result<(), String> {
-        self.0.check_values()
+        self.0.check()
     }
 
-    fn running_sums(&self) -> bool {
-        true
+    fn mixes(&self) -> Mixes {
+        Mixes::PullAndPush
+    }
+
+    fn wishes(&self) -> Wishes {
+        Wishes { running_sums: true, ..Wishes::default() }
+    }
+
+    fn vectors(&self, blocks: usize) -> Vectors {
+        self.0.vectors(blocks)
+    }
+
+    fn tiers(&self) -> Vec<Tier> {
+        self.0.tiers()
     }
 
     fn penalty_steps(&self, k: usize) -> Option<PenaltySteps> {
-        Algorithm::<T>::penalty_steps(&self.0, k)
+        self.0.penalty_steps(k)
     }
 }

@@ -1,7 +1,13 @@
 //! What every algorithm does with its stacks: fill them with starting points, show them, keep them.
 use crate::network::Network;
-use crate::problem::{At, Start};
+use crate::problem::{At, Bilevel, Start};
 use crate::rows::{Real, Rows, Stack, View};
+use std::borrow::Cow;
+
+/// The start that was given, else the problem's own.
+pub fn own_start<'a, T: Real>(problem: &dyn Bilevel<T>, start: Option<&'a Start>) -> Cow<'a, Start> {
+    start.map_or_else(|| Cow::Owned(problem.start()), Cow::Borrowed)
+}
 
 /// Writes the starting points of the owned agents into a stack of zeros, and the stack to where the network's
 /// rows lie.

@@ -1,6 +1,7 @@
 //! Subgradient-push (Nedić and Olshevsky): push-sum, then a gradient step of size η/√(k+1).
 use super::tracking::PushSum;
-use super::{Descent, Method, Oracle, View};
+use super::{Descent, Method, Mixes, Oracle, View};
+use crate::error::Result;
 use crate::network::Network;
 use crate::rows::{Real, Rows, Stack};
 use crate::schedule::Schedule;
@@ -28,12 +29,20 @@ impl Method for SubgradientPush {
         _blocks: usize,
         _network: &mut dyn Network<T>,
         _oracle: &mut Oracle<'_, T>,
-    ) -> Box<dyn Descent<T>> {
-        Box::new(SubgradientPushState { method: self.clone(), gradient: x.clone(), sum: PushSum::new(x) })
+    ) -> Result<Box<dyn Descent<T>>> {
+        Ok(Box::new(SubgradientPushState { method: self.clone(), gradient: x.clone(), sum: PushSum::new(x) }))
     }
 
     fn check(&self) -> Result<(), String> {
         self.eta.check("eta", false)
+    }
+
+    fn mixes(&self) -> Mixes {
+        Mixes::PushSum
+    }
+
+    fn vectors(&self, _blocks: usize) -> usize {
+        3
     }
 
     fn eta(&self, k: usize) -> f64 {
@@ -42,13 +51,14 @@ impl Method for SubgradientPush {
 }
 
 impl<T: Real> Descent<T> for SubgradientPushState<T> {
-    fn step(&mut self, k: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) {
+    fn step(&mut self, k: usize, network: &mut dyn Network<T>, oracle: &mut Oracle<'_, T>) -> Result<()> {
         let Self { method, sum, gradient } = self;
         // u⁺ = B s, w⁺ = B w, x⁺ = u⁺/w⁺
-        sum.push(network.next_round(), network, None);
+        sum.push(network.next_round(), network, None)?;
         // s⁺ = u⁺ − η/√(k+1) ∇F(x⁺)
-        oracle(network, k + 1, &sum.v, gradient);
+        oracle(network, k + 1, &sum.v, gradient)?;
         sum.descend([method.eta(k)], gradient, network);
+        Ok(())
     }
 
     fn point(&self) -> &Stack<T, 1> {

@@ -1,5 +1,6 @@
 //! Two ways to mix what several algorithms share: AB/Push-Pull with gradient tracking, and push-sum.
 use super::{View, memory, views};
+use crate::error::Result;
 use crate::network::{Lane, Network};
 use crate::rows::{Real, Rows, Stack, Threads, Upper};
 
@@ -30,7 +31,7 @@ impl<T: Real, const N: usize> Tracked<T, N> {
     }
 
     /// v⁺ = A v − η t and t = B t − d.
-    pub fn mix(&mut self, k: usize, eta: [f64; N], network: &mut dyn Network<T>) {
+    pub fn mix(&mut self, k: usize, eta: [f64; N], network: &mut dyn Network<T>) -> Result<()> {
         self.steps.set(&self.v, eta);
         step_private(&mut self.v, eta[0], &self.d, network);
         let lane = Lane::push_pull(
@@ -40,8 +41,9 @@ impl<T: Real, const N: usize> Tracked<T, N> {
             &self.d.shared,
             self.pending,
         );
-        network.round(k, &mut [lane]);
+        network.round(k, &mut [lane])?;
         self.pending = false;
+        Ok(())
     }
 
     /// t⁺ = t + d⁺, now or in the next round.
@@ -104,13 +106,14 @@ impl<T: Real, const N: usize> PushSum<T, N> {
         k: usize,
         network: &mut dyn Network<T>,
         tracker: Option<(&mut Stack<T, N>, &Stack<T, N>)>,
-    ) {
+    ) -> Result<()> {
         let (u, w) = (Lane::push(&mut self.u.shared), Lane::push(&mut self.w));
         match tracker {
-            Some((t, d)) => network.round(k, &mut [u, w, Lane::track(&mut t.shared, &d.shared)]),
-            None => network.round(k, &mut [u, w]),
+            Some((t, d)) => network.round(k, &mut [u, w, Lane::track(&mut t.shared, &d.shared)])?,
+            None => network.round(k, &mut [u, w])?,
         }
         self.v.shared.divide_into(&self.u.shared, &self.w, network.threads());
+        Ok(())
     }
 
     pub fn views(&self, names: [&'static str; N]) -> impl Iterator<Item = View<'_, T>> {

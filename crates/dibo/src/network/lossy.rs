@@ -1,7 +1,8 @@
 //! Links that lose messages for good. What is pulled is averaged over what arrived. What is pushed is either
 //! lost with its message, or, with running sums, brought by a later one: a link carries the sum of all that
 //! was ever pushed over it, and the receiver takes the difference to what it has already had.
-use super::{Lane, Network, Traffic};
+use super::{Lane, Network, Traffic, Wishes};
+use crate::error::{Error, Result};
 use crate::graph::Loss;
 use crate::mixing::{Mixing, Sequence};
 use crate::rows::{Real, Threads};
@@ -169,8 +170,9 @@ pub struct Lossy<T> {
 }
 
 impl<T: Real> Lossy<T> {
-    /// A network that follows this sequence and loses what `loss` says, with running sums or without.
-    pub fn new(sequence: Sequence, loss: Loss, sums: bool, threads: Threads) -> Self {
+    /// A network that follows this sequence and loses what `loss` says. An algorithm that wishes
+    /// for running sums gets them.
+    pub fn new(sequence: Sequence, loss: Loss, threads: Threads) -> Self {
         Lossy {
             owned: (0..sequence.agents()).collect(),
             sequence,
@@ -178,7 +180,7 @@ impl<T: Real> Lossy<T> {
             threads,
             traffic: Traffic::default(),
             mixing: Mixing::default(),
-            ends: Ends::new(sums),
+            ends: Ends::new(false),
             messages: BTreeMap::new(),
         }
     }
@@ -202,7 +204,17 @@ impl<T: Real> Network<T> for Lossy<T> {
         &self.threads
     }
 
-    fn round(&mut self, k: usize, lanes: &mut [Lane<'_, T>]) {
+    fn prepare(&mut self, wishes: Wishes) -> Result<()> {
+        if wishes.frozen_weights {
+            self.sequence = self.sequence.clone().frozen();
+        }
+        if wishes.running_sums {
+            self.ends = Ends::new(true);
+        }
+        Ok(())
+    }
+
+    fn round(&mut self, k: usize, lanes: &mut [Lane<'_, T>]) -> Result<()> {
         let Self { sequence, loss, owned, threads, traffic, mixing, ends, messages } = self;
         sequence.fill(k, mixing);
         lanes.iter_mut().for_each(|lane| lane.settle(threads));
@@ -219,6 +231,7 @@ impl<T: Real> Network<T> for Lossy<T> {
                 .then(|| messages[&(sender as u32, receiver as u32)].as_slice())
         };
         ends.receive(mixing, owned, lanes, came);
+        Ok(())
     }
 
     fn traffic(&self) -> Traffic {
@@ -233,8 +246,9 @@ impl<T: Real> Network<T> for Lossy<T> {
         postcard::to_stdvec(&self.ends).expect("numbers can be written")
     }
 
-    fn restore(&mut self, memory: &[u8]) -> Result<(), String> {
-        self.ends = postcard::from_bytes(memory).map_err(|e| format!("damaged checkpoint: {e}"))?;
+    fn restore(&mut self, memory: &[u8]) -> Result<()> {
+        let damaged = |e| Error::Checkpoint(format!("damaged checkpoint: {e}"));
+        self.ends = postcard::from_bytes(memory).map_err(damaged)?;
         Ok(())
     }
 }

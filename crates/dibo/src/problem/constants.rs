@@ -1,6 +1,7 @@
 //! What the theory asks of a problem: its constants (μ and the Lipschitz constants of Assumption 3) and,
 //! where there are any, its closed forms.
-use super::{At, Bilevel};
+use super::{At, Bilevel, Start};
+use crate::error::Result;
 use crate::rng::{Purpose, stream};
 use crate::rows::{Real, Stack, Threads, Upper};
 use rand::RngExt;
@@ -61,7 +62,7 @@ pub fn penalty_gradient<T: Real>(
     forms: &dyn ClosedForms,
     x: &[f64],
     lambda: f64,
-) -> Vec<f64> {
+) -> Result<Vec<f64>> {
     let round = |v: &[f64]| v.iter().map(|v| T::of(*v)).collect::<Vec<T>>();
     let (y, z) = (forms.penalty_lower_solution(x, lambda), forms.lower_solution(x));
     let (xs, y, z) = (round(x), round(&y), round(&z));
@@ -72,31 +73,29 @@ pub fn penalty_gradient<T: Real>(
         let mut add = |factor: f64, gx: &[T]| {
             sum.iter_mut().zip(gx).for_each(|(s, g)| *s += factor * g.f64() / n as f64)
         };
-        problem.grad_f(i, 0, &xs, &y, &mut gx, &mut gy);
+        problem.grad_f(i, 0, &xs, &y, &mut gx, &mut gy)?;
         add(1.0, &gx);
-        problem.grad_g(i, 0, &xs, &y, &mut gx, &mut gy);
+        problem.grad_g(i, 0, &xs, &y, &mut gx, &mut gy)?;
         add(lambda, &gx);
-        problem.grad_g(i, 0, &xs, &z, &mut gx, &mut gy);
+        problem.grad_g(i, 0, &xs, &z, &mut gx, &mut gy)?;
         add(-lambda, &gx);
     }
-    sum
+    Ok(sum)
 }
 
 /// A gradient to be differenced: from a point (all its variables in a row) to the gradient there.
-type Gradient<'a, T> = dyn Fn(&[T]) -> Vec<f64> + 'a;
+type Gradient<'a, T> = dyn Fn(&[T]) -> Result<Vec<f64>> + 'a;
 
 /// Estimates by power iteration on differences of gradients, at the start and at points near it, for a few
 /// agents. A minibatch problem is asked at k = 0.
-pub fn estimate<T: Real>(problem: &dyn Bilevel<T>) -> Constants {
+pub fn estimate<T: Real>(problem: &dyn Bilevel<T>) -> Result<Constants> {
     let n = problem.agents();
-    let (upper, lower, start) = (problem.upper(), problem.lower(), problem.start());
     // A large model's gradients are dear, and its largest curvature stands out.
-    let (asked, rounds) = match lower {
+    let (asked, rounds) = match problem.lower() {
         0..2_000 => (3, 30),
         2_000..50_000 => (2, 8),
         _ => (1, 6),
     };
-    let agents: Vec<usize> = (0..n.min(asked)).map(|a| a * n / n.min(asked)).collect();
     let mut c = Constants {
         mu: f64::INFINITY,
         l_f0: 0.0,
@@ -111,51 +110,77 @@ pub fn estimate<T: Real>(problem: &dyn Bilevel<T>) -> Constants {
         region: "near the start",
         kinds: (0..n).collect(),
     };
-    for i in agents {
-        let width = match &upper {
-            Upper::Shared(width) => *width,
-            Upper::Private(widths) => widths[i],
+    let start = problem.start();
+    for agent in (0..n.min(asked)).map(|a| a * n / n.min(asked)) {
+        let width = match problem.upper() {
+            Upper::Shared(width) => width,
+            Upper::Private(widths) => widths[agent],
         };
-        let mut r = stream(0, Purpose::Start, i as u64, 1);
+        let mut r = stream(0, Purpose::Start, agent as u64, 1);
         let mut normal =
             |len: usize| (0..len).map(|_| r.sample::<f64, _>(StandardNormal)).collect::<Vec<f64>>();
+        let probe = Probe { problem, start: &start, agent, width, rounds };
+        probe.bilevel(&mut c, &mut normal)?;
+        probe.single(&mut c, &mut normal)?;
+    }
+    Ok(c)
+}
+
+/// One agent that is asked.
+struct Probe<'a, T> {
+    problem: &'a dyn Bilevel<T>,
+    start: &'a Start,
+    agent: usize,
+    width: usize,
+    rounds: usize,
+}
+
+impl<T: Real> Probe<'_, T> {
+    /// ∇ₓ and ∇ᵧ of g (or of f) at a point.
+    fn split(&self, p: &[T], of_g: bool) -> Result<(Vec<T>, Vec<T>)> {
+        let (x, y) = p.split_at(self.width);
+        let (mut gx, mut gy) = (vec![T::ZERO; x.len()], vec![T::ZERO; y.len()]);
+        match of_g {
+            true => self.problem.grad_g(self.agent, 0, x, y, &mut gx, &mut gy)?,
+            false => self.problem.grad_f(self.agent, 0, x, y, &mut gx, &mut gy)?,
+        }
+        Ok((gx, gy))
+    }
+
+    fn whole(&self, p: &[T], of_g: bool) -> Result<Vec<f64>> {
+        let (gx, gy) = self.split(p, of_g)?;
+        Ok(gx.iter().chain(&gy).map(|v| v.f64()).collect())
+    }
+
+    fn bilevel(&self, c: &mut Constants, normal: &mut dyn FnMut(usize) -> Vec<f64>) -> Result<()> {
+        let (width, lower, rounds) = (self.width, self.problem.lower(), self.rounds);
         let mut first = vec![T::ZERO; width + lower];
-        for (from, at) in [(&start.x, 0), (&start.y, width)] {
-            from.get(i).into_iter().flatten().zip(&mut first[at..]).for_each(|(v, to)| *to = T::of(*v));
+        for (from, at) in [(&self.start.x, 0), (&self.start.y, width)] {
+            let row = Start::row(from, self.agent).unwrap_or_default();
+            row.iter().zip(&mut first[at..]).for_each(|(v, to)| *to = T::of(*v));
         }
         // A step of length 1 into a random direction in x and in y.
         let (dx, dy) = (unit(normal(width)), unit(normal(lower)));
         let second: Vec<T> =
             first.iter().zip(dx.iter().chain(&dy)).map(|(p, d)| T::of(p.f64() + d)).collect();
-        let split = |p: &[T], of_g: bool| {
-            let (mut gx, mut gy) = (vec![T::ZERO; width], vec![T::ZERO; lower]);
-            match of_g {
-                true => problem.grad_g(i, 0, &p[..width], &p[width..], &mut gx, &mut gy),
-                false => problem.grad_f(i, 0, &p[..width], &p[width..], &mut gx, &mut gy),
-            }
-            (gx, gy)
-        };
-        let whole = |p: &[T], of_g: bool| {
-            let (gx, gy) = split(p, of_g);
-            gx.iter().chain(&gy).map(|v| v.f64()).collect::<Vec<f64>>()
-        };
-        let f: &Gradient<'_, T> = &|p: &[T]| whole(p, false);
-        let g: &Gradient<'_, T> = &|p: &[T]| whole(p, true);
+        let f: &Gradient<'_, T> = &|p: &[T]| self.whole(p, false);
+        let g: &Gradient<'_, T> = &|p: &[T]| self.whole(p, true);
         for point in [&first, &second] {
             let in_y: &Gradient<'_, T> = &|y: &[T]| {
                 let p: Vec<T> = point[..width].iter().chain(y).copied().collect();
-                split(&p, true).1.iter().map(|v| v.f64()).collect()
+                Ok(self.split(&p, true)?.1.iter().map(|v| v.f64()).collect())
             };
-            c.l_f0 = c.l_f0.max(norm(&split(point, false).1.iter().map(|v| v.f64()).collect::<Vec<_>>()));
-            c.l_f1 = c.l_f1.max(largest(f, point, normal(width + lower), rounds).0);
-            c.l_g1 = c.l_g1.max(largest(g, point, normal(width + lower), rounds).0);
-            let (curvature, _) = largest(in_y, &point[width..], normal(lower), rounds);
+            let of_f = self.split(point, false)?.1;
+            c.l_f0 = c.l_f0.max(norm(&of_f.iter().map(|v| v.f64()).collect::<Vec<_>>()));
+            c.l_f1 = c.l_f1.max(largest(f, point, normal(width + lower), rounds)?.0);
+            c.l_g1 = c.l_g1.max(largest(g, point, normal(width + lower), rounds)?.0);
+            let (curvature, _) = largest(in_y, &point[width..], normal(lower), rounds)?;
             c.g_curvature = c.g_curvature.max(curvature);
             // The smallest curvature: power iteration on (curvature − H).
             let mut v = unit(normal(lower));
             let mut left = 0.0;
             for _ in 0..rounds {
-                let h = product(in_y, &point[width..], &v);
+                let h = product(in_y, &point[width..], &v)?;
                 let next: Vec<f64> = v.iter().zip(&h).map(|(v, h)| curvature * v - h).collect();
                 left = v.iter().zip(&next).map(|(a, b)| a * b).sum();
                 v = unit(next);
@@ -163,41 +188,36 @@ pub fn estimate<T: Real>(problem: &dyn Bilevel<T>) -> Constants {
             c.mu = c.mu.min(curvature - left);
         }
         for (gradient, to) in [(f, &mut c.l_f2), (g, &mut c.l_g2)] {
-            let distance =
-                norm(&first.iter().zip(&second).map(|(a, b)| a.f64() - b.f64()).collect::<Vec<_>>());
-            let v = largest(gradient, &first, normal(width + lower), rounds).1;
+            let apart = first.iter().zip(&second).map(|(a, b)| a.f64() - b.f64());
+            let distance = norm(&apart.collect::<Vec<_>>());
+            let v = largest(gradient, &first, normal(width + lower), rounds)?.1;
             for v in [v, unit(normal(width + lower))] {
-                let change: Vec<f64> = product(gradient, &first, &v)
-                    .iter()
-                    .zip(product(gradient, &second, &v))
-                    .map(|(a, b)| a - b)
-                    .collect();
+                let (here, there) = (product(gradient, &first, &v)?, product(gradient, &second, &v)?);
+                let change: Vec<f64> = here.iter().zip(there).map(|(a, b)| a - b).collect();
                 *to = to.max(norm(&change) / distance);
             }
         }
-        if let Some(single) = problem.single_level() {
-            let width = single.width();
-            let shape = Upper::Shared(width);
-            let gradient: &Gradient<'_, T> = &|p: &[T]| {
-                let mut x: Stack<T, 1> = Stack::zeros(1, &shape, &[]);
-                x.row_mut(0)[0].copy_from_slice(p);
-                let mut d = x.clone();
-                single.gradients(At { k: 0, owned: &[i], threads: &Threads::one() }, &x, &mut d);
-                d.row(0)[0].iter().map(|v| v.f64()).collect()
-            };
-            let mut x = vec![T::ZERO; width];
-            single
-                .start_from(&start)
-                .get(i)
-                .into_iter()
-                .flatten()
-                .zip(&mut x)
-                .for_each(|(v, to)| *to = T::of(*v));
-            let l = largest(gradient, &x, normal(width), rounds).0;
-            c.l_single = Some(c.l_single.unwrap_or(0.0).max(l));
-        }
+        Ok(())
     }
-    c
+
+    fn single(&self, c: &mut Constants, normal: &mut dyn FnMut(usize) -> Vec<f64>) -> Result<()> {
+        let Some(single) = self.problem.single_level() else { return Ok(()) };
+        let width = single.width();
+        let shape = Upper::Shared(width);
+        let gradient: &Gradient<'_, T> = &|p: &[T]| {
+            let mut x: Stack<T, 1> = Stack::zeros(1, &shape, &[]);
+            x.row_mut(0)[0].copy_from_slice(p);
+            let mut d = x.clone();
+            single.gradients(At { k: 0, owned: &[self.agent], threads: &Threads::one() }, &x, &mut d)?;
+            Ok(d.row(0)[0].iter().map(|v| v.f64()).collect())
+        };
+        let mut x = vec![T::ZERO; width];
+        let row = Start::row(single.start_from(self.start), self.agent).unwrap_or_default();
+        row.iter().zip(&mut x).for_each(|(v, to)| *to = T::of(*v));
+        let l = largest(gradient, &x, normal(width), self.rounds)?.0;
+        c.l_single = Some(c.l_single.unwrap_or(0.0).max(l));
+        Ok(())
+    }
 }
 
 fn norm(v: &[f64]) -> f64 {
@@ -210,26 +230,31 @@ fn unit(v: Vec<f64>) -> Vec<f64> {
 }
 
 /// The product of the gradient's derivative with a unit vector, by a central difference.
-fn product<T: Real>(gradient: &Gradient<'_, T>, at: &[T], v: &[f64]) -> Vec<f64> {
+fn product<T: Real>(gradient: &Gradient<'_, T>, at: &[T], v: &[f64]) -> Result<Vec<f64>> {
     // The third root of the type's rounding balances rounding and curvature.
     let eps = if size_of::<T>() == 4 { 5e-3 } else { 1e-5 }
         * (1.0 + norm(&at.iter().map(|a| a.f64()).collect::<Vec<_>>()) / (at.len() as f64).sqrt());
     let moved =
         |sign: f64| at.iter().zip(v).map(|(a, v)| T::of(a.f64() + sign * eps * v)).collect::<Vec<T>>();
-    let (plus, minus) = (gradient(&moved(1.0)), gradient(&moved(-1.0)));
-    plus.iter().zip(&minus).map(|(p, m)| (p - m) / (2.0 * eps)).collect()
+    let (plus, minus) = (gradient(&moved(1.0))?, gradient(&moved(-1.0))?);
+    Ok(plus.iter().zip(&minus).map(|(p, m)| (p - m) / (2.0 * eps)).collect())
 }
 
 /// The largest curvature (in size) of a function and its direction, by power iteration.
-fn largest<T: Real>(gradient: &Gradient<'_, T>, at: &[T], start: Vec<f64>, rounds: usize) -> (f64, Vec<f64>) {
+fn largest<T: Real>(
+    gradient: &Gradient<'_, T>,
+    at: &[T],
+    start: Vec<f64>,
+    rounds: usize,
+) -> Result<(f64, Vec<f64>)> {
     let (mut v, mut size) = (unit(start), 0.0);
     for _ in 0..rounds {
-        let next = product(gradient, at, &v);
+        let next = product(gradient, at, &v)?;
         size = norm(&next);
         if size == 0.0 || !size.is_finite() {
             break;
         }
         v = unit(next);
     }
-    (size, v)
+    Ok((size, v))
 }

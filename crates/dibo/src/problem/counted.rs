@@ -1,6 +1,7 @@
 //! Counts oracle calls where they happen: in a wrapper of the problem, never in an algorithm.
-use super::{At, Bilevel, Penalty, SecondOrder, SingleLevel, Start};
-use crate::rows::{Real, Stack, Upper};
+use super::{At, Bilevel, Metric, Penalty, SecondOrder, SingleLevel, Start, Values};
+use crate::error::{Error, Result};
+use crate::rows::{Real, Stack, Upper, View};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Oracle calls over all agents.
@@ -15,6 +16,8 @@ pub struct Oracle {
 /// A problem that counts how often it is asked.
 pub struct Counted<'a, T> {
     inner: &'a dyn Bilevel<T>,
+    second_order: Option<&'a dyn SecondOrder<T>>,
+    single_level: Option<&'a dyn SingleLevel<T>>,
     gradients: AtomicU64,
     products: AtomicU64,
 }
@@ -24,6 +27,8 @@ impl<'a, T: Real> Counted<'a, T> {
     pub fn new(inner: &'a dyn Bilevel<T>, start: Oracle) -> Self {
         Counted {
             inner,
+            second_order: inner.second_order(),
+            single_level: inner.single_level(),
             gradients: AtomicU64::new(start.gradients),
             products: AtomicU64::new(start.products),
         }
@@ -32,6 +37,11 @@ impl<'a, T: Real> Counted<'a, T> {
     /// Calls so far.
     pub fn calls(&self) -> Oracle {
         Oracle { gradients: self.gradients.load(Relaxed), products: self.products.load(Relaxed) }
+    }
+
+    fn products_of(&self) -> Result<&'a dyn SecondOrder<T>> {
+        self.products.fetch_add(1, Relaxed);
+        self.second_order.ok_or(Error::Unsupported("second-order products"))
     }
 }
 
@@ -48,41 +58,55 @@ impl<T: Real> Bilevel<T> for Counted<'_, T> {
         self.inner.lower()
     }
 
-    fn grad_f(&self, agent: usize, k: usize, x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]) {
+    fn grad_f(&self, agent: usize, k: usize, x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]) -> Result<()> {
         self.gradients.fetch_add(1, Relaxed);
-        self.inner.grad_f(agent, k, x, y, gx, gy);
+        self.inner.grad_f(agent, k, x, y, gx, gy)
     }
 
-    fn grad_g(&self, agent: usize, k: usize, x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]) {
+    fn grad_g(&self, agent: usize, k: usize, x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]) -> Result<()> {
         self.gradients.fetch_add(1, Relaxed);
-        self.inner.grad_g(agent, k, x, y, gx, gy);
+        self.inner.grad_g(agent, k, x, y, gx, gy)
     }
 
-    fn penalty_directions(&self, at: At<'_>, penalty: Penalty, v: &Stack<T, 3>, d: &mut Stack<T, 3>) {
+    fn penalty_directions(
+        &self,
+        at: At<'_>,
+        penalty: Penalty,
+        v: &Stack<T, 3>,
+        d: &mut Stack<T, 3>,
+    ) -> Result<()> {
         self.gradients.fetch_add(3 * at.owned.len() as u64, Relaxed);
-        self.inner.penalty_directions(at, penalty, v, d);
+        self.inner.penalty_directions(at, penalty, v, d)
     }
 
     fn second_order(&self) -> Option<&dyn SecondOrder<T>> {
-        self.inner.second_order().map(|_| self as &dyn SecondOrder<T>)
+        self.second_order.map(|_| self as &dyn SecondOrder<T>)
     }
 
     fn single_level(&self) -> Option<&dyn SingleLevel<T>> {
-        self.inner.single_level().map(|_| self as &dyn SingleLevel<T>)
+        self.single_level.map(|_| self as &dyn SingleLevel<T>)
+    }
+
+    fn start(&self) -> Start {
+        self.inner.start()
+    }
+
+    fn measures(&self) -> Vec<Metric> {
+        self.inner.measures()
+    }
+
+    fn state_metrics(&self, views: &[View<'_, T>]) -> Result<Values> {
+        self.inner.state_metrics(views)
     }
 }
 
-const PRESENT: &str = "offered only where the problem has it";
-
 impl<T: Real> SecondOrder<T> for Counted<'_, T> {
-    fn yy(&self, agent: usize, k: usize, x: &[T], y: &[T], v: &[T], out: &mut [T]) {
-        self.products.fetch_add(1, Relaxed);
-        self.inner.second_order().expect(PRESENT).yy(agent, k, x, y, v, out);
+    fn yy(&self, agent: usize, k: usize, x: &[T], y: &[T], v: &[T], out: &mut [T]) -> Result<()> {
+        self.products_of()?.yy(agent, k, x, y, v, out)
     }
 
-    fn xy(&self, agent: usize, k: usize, x: &[T], y: &[T], v: &[T], out: &mut [T]) {
-        self.products.fetch_add(1, Relaxed);
-        self.inner.second_order().expect(PRESENT).xy(agent, k, x, y, v, out);
+    fn xy(&self, agent: usize, k: usize, x: &[T], y: &[T], v: &[T], out: &mut [T]) -> Result<()> {
+        self.products_of()?.xy(agent, k, x, y, v, out)
     }
 }
 
@@ -92,19 +116,19 @@ impl<T: Real> SingleLevel<T> for Counted<'_, T> {
     }
 
     fn width(&self) -> usize {
-        self.inner.single_level().expect(PRESENT).width()
+        self.single_level.map_or(0, |s| s.width())
     }
 
     fn blocks(&self) -> usize {
-        self.inner.single_level().expect(PRESENT).blocks()
+        self.single_level.map_or(1, |s| s.blocks())
     }
 
     fn start_from<'s>(&self, start: &'s Start) -> &'s Vec<Vec<f64>> {
-        self.inner.single_level().expect(PRESENT).start_from(start)
+        self.single_level.map_or(&start.x, |s| s.start_from(start))
     }
 
-    fn gradients(&self, at: At<'_>, x: &Stack<T, 1>, d: &mut Stack<T, 1>) {
+    fn gradients(&self, at: At<'_>, x: &Stack<T, 1>, d: &mut Stack<T, 1>) -> Result<()> {
         self.gradients.fetch_add(at.owned.len() as u64, Relaxed);
-        self.inner.single_level().expect(PRESENT).gradients(at, x, d);
+        self.single_level.ok_or(Error::Unsupported("a single-level objective"))?.gradients(at, x, d)
     }
 }

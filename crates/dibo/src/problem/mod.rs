@@ -16,6 +16,7 @@ pub use policy_evaluation::{Instance, NoiseOn, PolicyEvaluation};
 pub use quadratic::Quadratic;
 pub use robust::Robust;
 
+use crate::error::Result;
 use crate::rows::{Real, Stack, Threads, Upper, View};
 
 /// Which call this is: iteration, rows and threads.
@@ -66,6 +67,50 @@ impl Start {
     }
 }
 
+/// One evaluation: names with values.
+pub type Values = Vec<(&'static str, f64)>;
+
+/// What a metric is, for tables, axes and whoever looks for the best of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name in files.
+    pub name: &'static str,
+    /// In words.
+    pub label: &'static str,
+    /// Unit, such as `%`; empty for a plain number.
+    pub unit: &'static str,
+    /// Which way is better.
+    pub better: Better,
+}
+
+/// Which way a metric is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// A loss, an error.
+    Lower,
+    /// An accuracy.
+    Higher,
+    /// It only describes.
+    Neither,
+}
+
+impl Metric {
+    /// A metric that is better when it is lower.
+    pub const fn lower(name: &'static str, label: &'static str) -> Self {
+        Metric { name, label, unit: "", better: Better::Lower }
+    }
+
+    /// A metric that is better when it is higher.
+    pub const fn higher(name: &'static str, label: &'static str, unit: &'static str) -> Self {
+        Metric { name, label, unit, better: Better::Higher }
+    }
+
+    /// A metric that only describes.
+    pub const fn plain(name: &'static str, label: &'static str) -> Self {
+        Metric { name, label, unit: "", better: Better::Neither }
+    }
+}
+
 /// A bilevel problem: minimise Σ f_i(x, y*(x)) where y*(x) minimises Σ g_i(x, ·).
 pub trait Bilevel<T: Real>: Send + Sync {
     /// Number of agents.
@@ -75,14 +120,20 @@ pub trait Bilevel<T: Real>: Send + Sync {
     /// Length of the lower variable.
     fn lower(&self) -> usize;
     /// Writes ∇ₓf_i and ∇ᵧf_i at (x, y) with the sample of iteration `k`.
-    fn grad_f(&self, agent: usize, k: usize, x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]);
+    fn grad_f(&self, agent: usize, k: usize, x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]) -> Result<()>;
     /// Writes ∇ₓg_i and ∇ᵧg_i at (x, y) with the sample of iteration `k`.
-    fn grad_g(&self, agent: usize, k: usize, x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]);
+    fn grad_g(&self, agent: usize, k: usize, x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]) -> Result<()>;
 
     /// The directions of FAB at (x, y, z), the paper's (5), for all owned agents:
     /// `dx = f ∇ₓf(x,y) + g (∇ₓg(x,y) − ∇ₓg(x,z))`, `dy = f ∇ᵧf(x,y) + g ∇ᵧg(x,y)`, `dz = g ∇ᵧg(x,z)`.
-    fn penalty_directions(&self, at: At<'_>, penalty: Penalty, v: &Stack<T, 3>, d: &mut Stack<T, 3>) {
-        penalty_directions_by_agent(self, at, penalty, v, d);
+    fn penalty_directions(
+        &self,
+        at: At<'_>,
+        penalty: Penalty,
+        v: &Stack<T, 3>,
+        d: &mut Stack<T, 3>,
+    ) -> Result<()> {
+        penalty_directions_by_agent(self, at, penalty, v, d)
     }
 
     /// Products with second derivatives of g, for the methods that need them.
@@ -110,24 +161,30 @@ pub trait Bilevel<T: Real>: Send + Sync {
         Start::default()
     }
 
-    /// What can be said about a point: metrics by name, from the agents' mean x (and y where there is one).
-    fn metrics(&self, _x: &[f64], _y: Option<&[f64]>) -> Vec<(&'static str, f64)> {
+    /// The metrics that this problem reports, with their units and labels. The first is the one that targets, `tune`
+    /// and the look for divergence go by.
+    fn measures(&self) -> Vec<Metric> {
         Vec::new()
     }
 
+    /// What can be said about a point: metrics by name, from the agents' mean x (and y where there is one).
+    fn metrics(&self, _x: &[f64], _y: Option<&[f64]>) -> Result<Values> {
+        Ok(Values::new())
+    }
+
     /// Metrics of a whole state, for problems that look at more than the mean.
-    fn state_metrics(&self, views: &[View<'_, T>]) -> Vec<(&'static str, f64)> {
+    fn state_metrics(&self, views: &[View<'_, T>]) -> Result<Values> {
         let mean = |name: &str| views.iter().find(|v| v.name == name).and_then(View::mean);
-        mean("x").map_or_else(Vec::new, |x| self.metrics(&x, mean("y").as_deref()))
+        mean("x").map_or_else(|| Ok(Values::new()), |x| self.metrics(&x, mean("y").as_deref()))
     }
 }
 
 /// Products with the second derivatives of g_i.
 pub trait SecondOrder<T: Real>: Send + Sync {
     /// Writes ∇²ᵧᵧg_i(x, y)·v.
-    fn yy(&self, agent: usize, k: usize, x: &[T], y: &[T], v: &[T], out: &mut [T]);
+    fn yy(&self, agent: usize, k: usize, x: &[T], y: &[T], v: &[T], out: &mut [T]) -> Result<()>;
     /// Writes ∇²ₓᵧg_i(x, y)·v, a vector like x.
-    fn xy(&self, agent: usize, k: usize, x: &[T], y: &[T], v: &[T], out: &mut [T]);
+    fn xy(&self, agent: usize, k: usize, x: &[T], y: &[T], v: &[T], out: &mut [T]) -> Result<()>;
 }
 
 /// A single-level objective Σ F_i(x).
@@ -146,7 +203,7 @@ pub trait SingleLevel<T: Real>: Send + Sync {
         &start.x
     }
     /// Writes ∇F_i(x_i) with the sample of iteration `at.k` for all owned agents.
-    fn gradients(&self, at: At<'_>, x: &Stack<T, 1>, d: &mut Stack<T, 1>);
+    fn gradients(&self, at: At<'_>, x: &Stack<T, 1>, d: &mut Stack<T, 1>) -> Result<()>;
     /// F(x), the mean over agents, where it is cheap to tell.
     fn value(&self, _x: &[f64]) -> Option<f64> {
         None
@@ -160,19 +217,20 @@ fn penalty_directions_by_agent<T: Real, P: Bilevel<T> + ?Sized>(
     penalty: Penalty,
     v: &Stack<T, 3>,
     d: &mut Stack<T, 3>,
-) {
+) -> Result<()> {
     let (f, g) = (T::of(penalty.f), T::of(penalty.g));
-    d.for_each_row(at.threads, 1, |_, row, [dx, dy, dz]| {
+    d.try_for_each_row(at.threads, 1, |_, row, [dx, dy, dz]| {
         let (i, [x, y, z]) = (at.owned[row], v.row(row));
         let (mut gx, mut gy) = (vec![T::ZERO; x.len()], vec![T::ZERO; y.len()]);
-        problem.grad_g(i, at.k, x, z, &mut gx, &mut gy);
+        problem.grad_g(i, at.k, x, z, &mut gx, &mut gy)?;
         dx.iter_mut().zip(&gx).for_each(|(d, g1)| *d = -(g * *g1));
         dz.iter_mut().zip(&gy).for_each(|(d, g1)| *d = g * *g1);
-        problem.grad_g(i, at.k, x, y, &mut gx, &mut gy);
+        problem.grad_g(i, at.k, x, y, &mut gx, &mut gy)?;
         dx.iter_mut().zip(&gx).for_each(|(d, g1)| *d += g * *g1);
         dy.iter_mut().zip(&gy).for_each(|(d, g1)| *d = g * *g1);
-        problem.grad_f(i, at.k, x, y, &mut gx, &mut gy);
+        problem.grad_f(i, at.k, x, y, &mut gx, &mut gy)?;
         dx.iter_mut().zip(&gx).for_each(|(d, f1)| *d += f * *f1);
         dy.iter_mut().zip(&gy).for_each(|(d, f1)| *d += f * *f1);
-    });
+        Ok(())
+    })
 }

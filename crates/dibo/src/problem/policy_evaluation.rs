@@ -4,7 +4,8 @@
 //! f_i(x,y) = f_weight/2 ‖Φx − y‖² + τ/2 ‖x‖² and g_i(x,y) = g_weight ‖y − r_i − γPΦx‖², so that everything
 //! has a closed form.
 use super::constants::{ClosedForms, Constants};
-use super::{At, Bilevel, Penalty, SecondOrder, SingleLevel};
+use super::{At, Bilevel, Metric, Penalty, SecondOrder, SingleLevel, Values};
+use crate::error::Result;
 use crate::rng::{Purpose, stream};
 use crate::rows::{Eight, LANES, Rows, Stack, Upper};
 use nalgebra::{DMatrix, DVector};
@@ -630,7 +631,15 @@ impl Bilevel<f64> for PolicyEvaluation {
         self.states()
     }
 
-    fn grad_f(&self, agent: usize, _k: usize, x: &[f64], y: &[f64], gx: &mut [f64], gy: &mut [f64]) {
+    fn grad_f(
+        &self,
+        agent: usize,
+        _k: usize,
+        x: &[f64],
+        y: &[f64],
+        gx: &mut [f64],
+        gy: &mut [f64],
+    ) -> Result<()> {
         let phi = &self.models[self.model_of[agent]].phi;
         gx.iter_mut().zip(x).for_each(|(g, x)| *g = self.tau * x);
         for s in 0..y.len() {
@@ -638,9 +647,18 @@ impl Bilevel<f64> for PolicyEvaluation {
             (0..x.len()).for_each(|q| gx[q] += e * phi[(s, q)]);
             gy[s] = -e;
         }
+        Ok(())
     }
 
-    fn grad_g(&self, agent: usize, k: usize, x: &[f64], y: &[f64], gx: &mut [f64], gy: &mut [f64]) {
+    fn grad_g(
+        &self,
+        agent: usize,
+        k: usize,
+        x: &[f64],
+        y: &[f64],
+        gx: &mut [f64],
+        gy: &mut [f64],
+    ) -> Result<()> {
         let m = &self.models[self.model_of[agent]].m;
         let mut buffer = Buffer::new();
         let r = self.observed(agent, k, &mut buffer);
@@ -650,9 +668,16 @@ impl Bilevel<f64> for PolicyEvaluation {
             (0..x.len()).for_each(|q| gx[q] -= e * m[(s, q)]);
             gy[s] = e;
         }
+        Ok(())
     }
 
-    fn penalty_directions(&self, at: At<'_>, penalty: Penalty, v: &Stack<f64, 3>, d: &mut Stack<f64, 3>) {
+    fn penalty_directions(
+        &self,
+        at: At<'_>,
+        penalty: Penalty,
+        v: &Stack<f64, 3>,
+        d: &mut Stack<f64, 3>,
+    ) -> Result<()> {
         let c = Factors {
             f: penalty.f * self.f_weight,
             g: 2.0 * penalty.g * self.g_weight,
@@ -674,6 +699,7 @@ impl Bilevel<f64> for PolicyEvaluation {
                 directions_on_this_cpu(Block { problem: self, c, owned, noisy, stride, v, d });
             }
         });
+        Ok(())
     }
 
     fn second_order(&self) -> Option<&dyn SecondOrder<f64>> {
@@ -731,13 +757,21 @@ impl Bilevel<f64> for PolicyEvaluation {
         Some(self)
     }
 
-    fn metrics(&self, x: &[f64], _y: Option<&[f64]>) -> Vec<(&'static str, f64)> {
-        let gradient = self.hypergradient(x).iter().map(|g| g * g).sum::<f64>().sqrt();
+    fn measures(&self) -> Vec<Metric> {
         vec![
+            Metric::lower("relative_error", "relative error"),
+            Metric::lower("objective", "objective F*"),
+            Metric::lower("hypergradient", "norm of the hypergradient"),
+        ]
+    }
+
+    fn metrics(&self, x: &[f64], _y: Option<&[f64]>) -> Result<Values> {
+        let gradient = self.hypergradient(x).iter().map(|g| g * g).sum::<f64>().sqrt();
+        Ok(vec![
             ("relative_error", self.relative_error(x)),
             ("objective", self.objective(x)),
             ("hypergradient", gradient),
-        ]
+        ])
     }
 }
 
@@ -772,15 +806,17 @@ impl ClosedForms for PolicyEvaluation {
 }
 
 impl SecondOrder<f64> for PolicyEvaluation {
-    fn yy(&self, _agent: usize, _k: usize, _x: &[f64], _y: &[f64], v: &[f64], out: &mut [f64]) {
+    fn yy(&self, _agent: usize, _k: usize, _x: &[f64], _y: &[f64], v: &[f64], out: &mut [f64]) -> Result<()> {
         out.iter_mut().zip(v).for_each(|(o, v)| *o = 2.0 * self.g_weight * v);
+        Ok(())
     }
 
-    fn xy(&self, agent: usize, _k: usize, _x: &[f64], _y: &[f64], v: &[f64], out: &mut [f64]) {
+    fn xy(&self, agent: usize, _k: usize, _x: &[f64], _y: &[f64], v: &[f64], out: &mut [f64]) -> Result<()> {
         let m = &self.models[self.model_of[agent]].m;
         for (q, o) in out.iter_mut().enumerate() {
             *o = -2.0 * self.g_weight * (0..v.len()).map(|s| m[(s, q)] * v[s]).sum::<f64>();
         }
+        Ok(())
     }
 }
 
@@ -794,7 +830,7 @@ impl SingleLevel<f64> for PolicyEvaluation {
     }
 
     /// F_i(x) = f_weight/2 ‖(Φ − γPΦ)x − r_i‖² + τ/2 ‖x‖².
-    fn gradients(&self, at: At<'_>, x: &Stack<f64, 1>, d: &mut Stack<f64, 1>) {
+    fn gradients(&self, at: At<'_>, x: &Stack<f64, 1>, d: &mut Stack<f64, 1>) -> Result<()> {
         d.for_each_row(at.threads, 128, |_, row, [d]| {
             let (agent, [x]) = (at.owned[row], x.row(row));
             let Model { phi, m, .. } = &self.models[self.model_of[agent]];
@@ -807,6 +843,7 @@ impl SingleLevel<f64> for PolicyEvaluation {
                 (0..x.len()).for_each(|q| d[q] += e * (phi[(s, q)] - m[(s, q)]));
             }
         });
+        Ok(())
     }
 
     fn value(&self, x: &[f64]) -> Option<f64> {

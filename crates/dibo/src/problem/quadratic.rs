@@ -3,7 +3,8 @@
 //! f_i(x,y) = ½xᵀPᵢx + ½yᵀQᵢy + xᵀSᵢy + pᵢᵀx + qᵢᵀy and g_i(x,y) = ½yᵀHᵢy + xᵀCᵢy + hᵢᵀy, with Hᵢ positive
 //! definite.
 use super::constants::{ClosedForms, Constants};
-use super::{At, Bilevel, SecondOrder, SingleLevel};
+use super::{At, Bilevel, Metric, SecondOrder, SingleLevel, Values};
+use crate::error::Result;
 use crate::rng::{Purpose, stream};
 use crate::rows::{Stack, Upper};
 use nalgebra::{DMatrix, DVector};
@@ -196,16 +197,34 @@ impl Bilevel<f64> for Quadratic {
         self.shape().1
     }
 
-    fn grad_f(&self, agent: usize, _k: usize, x: &[f64], y: &[f64], gx: &mut [f64], gy: &mut [f64]) {
+    fn grad_f(
+        &self,
+        agent: usize,
+        _k: usize,
+        x: &[f64],
+        y: &[f64],
+        gx: &mut [f64],
+        gy: &mut [f64],
+    ) -> Result<()> {
         let (l, x, y) = (&self.locals[agent], DVector::from_column_slice(x), DVector::from_column_slice(y));
         write(gx, &l.p * &x + &l.s * &y + &l.p0);
         write(gy, &l.q * &y + l.s.transpose() * &x + &l.q0);
+        Ok(())
     }
 
-    fn grad_g(&self, agent: usize, _k: usize, x: &[f64], y: &[f64], gx: &mut [f64], gy: &mut [f64]) {
+    fn grad_g(
+        &self,
+        agent: usize,
+        _k: usize,
+        x: &[f64],
+        y: &[f64],
+        gx: &mut [f64],
+        gy: &mut [f64],
+    ) -> Result<()> {
         let (l, x, y) = (&self.locals[agent], DVector::from_column_slice(x), DVector::from_column_slice(y));
         write(gx, &l.c * &y);
         write(gy, &l.h * &y + l.c.transpose() * &x + &l.h0);
+        Ok(())
     }
 
     fn second_order(&self) -> Option<&dyn SecondOrder<f64>> {
@@ -251,25 +270,35 @@ impl Bilevel<f64> for Quadratic {
         Some(self)
     }
 
-    fn metrics(&self, x: &[f64], _y: Option<&[f64]>) -> Vec<(&'static str, f64)> {
+    fn measures(&self) -> Vec<Metric> {
+        vec![
+            Metric::lower("relative_error", "relative error"),
+            Metric::lower("objective", "objective F*"),
+            Metric::lower("hypergradient", "norm of the hypergradient"),
+        ]
+    }
+
+    fn metrics(&self, x: &[f64], _y: Option<&[f64]>) -> Result<Values> {
         let best = self.solution();
         let norm = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
         let gap: Vec<f64> = x.iter().zip(&best).map(|(a, b)| a - b).collect();
-        vec![
+        Ok(vec![
             ("relative_error", norm(&gap) / norm(&best)),
             ("objective", self.objective(x)),
             ("hypergradient", norm(&self.hypergradient(x))),
-        ]
+        ])
     }
 }
 
 impl SecondOrder<f64> for Quadratic {
-    fn yy(&self, agent: usize, _k: usize, _x: &[f64], _y: &[f64], v: &[f64], out: &mut [f64]) {
+    fn yy(&self, agent: usize, _k: usize, _x: &[f64], _y: &[f64], v: &[f64], out: &mut [f64]) -> Result<()> {
         write(out, &self.locals[agent].h * DVector::from_column_slice(v));
+        Ok(())
     }
 
-    fn xy(&self, agent: usize, _k: usize, _x: &[f64], _y: &[f64], v: &[f64], out: &mut [f64]) {
+    fn xy(&self, agent: usize, _k: usize, _x: &[f64], _y: &[f64], v: &[f64], out: &mut [f64]) -> Result<()> {
         write(out, &self.locals[agent].c * DVector::from_column_slice(v));
+        Ok(())
     }
 }
 
@@ -283,11 +312,12 @@ impl SingleLevel<f64> for Quadratic {
         self.shape().0
     }
 
-    fn gradients(&self, at: At<'_>, x: &Stack<f64, 1>, d: &mut Stack<f64, 1>) {
+    fn gradients(&self, at: At<'_>, x: &Stack<f64, 1>, d: &mut Stack<f64, 1>) -> Result<()> {
         d.for_each_row(at.threads, 1, |_, row, [d]| {
             let l = &self.locals[at.owned[row]];
             write(d, &l.p * DVector::from_column_slice(x.row(row)[0]) + &l.p0);
         });
+        Ok(())
     }
 
     fn value(&self, x: &[f64]) -> Option<f64> {

@@ -4,7 +4,8 @@
 //! f_i(x,y) = w Σ_j ρ(y_j − b_ij) + τ/2 ‖x‖² with ρ(u) = u²/(1 + u²), and g_i(x,y) = ½‖y − C_i x − h_i‖². So
 //! y*(x) = C̄x + h̄, and F* is a sum of wells: far from a well it is flat, between two it is concave.
 use super::constants::{ClosedForms, Constants};
-use super::{At, Bilevel, SecondOrder, SingleLevel};
+use super::{At, Bilevel, Metric, SecondOrder, SingleLevel, Values};
+use crate::error::Result;
 use crate::rng::{Purpose, stream};
 use crate::rows::{Stack, Upper};
 use nalgebra::{DMatrix, DVector};
@@ -142,16 +143,34 @@ impl Bilevel<f64> for Robust {
         self.mean_c.nrows()
     }
 
-    fn grad_f(&self, agent: usize, _k: usize, x: &[f64], y: &[f64], gx: &mut [f64], gy: &mut [f64]) {
+    fn grad_f(
+        &self,
+        agent: usize,
+        _k: usize,
+        x: &[f64],
+        y: &[f64],
+        gx: &mut [f64],
+        gy: &mut [f64],
+    ) -> Result<()> {
         gx.iter_mut().zip(x).for_each(|(g, x)| *g = self.tau * x);
         gy.iter_mut().zip(y).zip(&self.b[agent]).for_each(|((g, y), b)| *g = self.weight * slope(y - b));
+        Ok(())
     }
 
-    fn grad_g(&self, agent: usize, _k: usize, x: &[f64], y: &[f64], gx: &mut [f64], gy: &mut [f64]) {
+    fn grad_g(
+        &self,
+        agent: usize,
+        _k: usize,
+        x: &[f64],
+        y: &[f64],
+        gx: &mut [f64],
+        gy: &mut [f64],
+    ) -> Result<()> {
         let gap =
             DVector::from_column_slice(y) - &self.c[agent] * DVector::from_column_slice(x) - &self.h[agent];
         gx.copy_from_slice((-(self.c[agent].transpose() * &gap)).as_slice());
         gy.copy_from_slice(gap.as_slice());
+        Ok(())
     }
 
     fn second_order(&self) -> Option<&dyn SecondOrder<f64>> {
@@ -184,27 +203,37 @@ impl Bilevel<f64> for Robust {
         Some(self)
     }
 
+    fn measures(&self) -> Vec<Metric> {
+        vec![
+            Metric::lower("loss", "objective"),
+            Metric::lower("hypergradient", "norm of the hypergradient"),
+            Metric::lower("gradient_squared", "squared norm of the gradient"),
+        ]
+    }
+
     /// A method without y minimises the single-level objective; its gradient is what is reported then.
-    fn metrics(&self, x: &[f64], y: Option<&[f64]>) -> Vec<(&'static str, f64)> {
+    fn metrics(&self, x: &[f64], y: Option<&[f64]>) -> Result<Values> {
         let (objective, gradient) = match y {
             Some(_) => (self.values(x, &self.lower_solution(x)).0, DVector::from_vec(self.hypergradient(x))),
             None => self.single(x),
         };
-        vec![
+        Ok(vec![
             ("loss", objective),
             ("hypergradient", gradient.norm()),
             ("gradient_squared", gradient.norm_squared()),
-        ]
+        ])
     }
 }
 
 impl SecondOrder<f64> for Robust {
-    fn yy(&self, _agent: usize, _k: usize, _x: &[f64], _y: &[f64], v: &[f64], out: &mut [f64]) {
+    fn yy(&self, _agent: usize, _k: usize, _x: &[f64], _y: &[f64], v: &[f64], out: &mut [f64]) -> Result<()> {
         out.copy_from_slice(v);
+        Ok(())
     }
 
-    fn xy(&self, agent: usize, _k: usize, _x: &[f64], _y: &[f64], v: &[f64], out: &mut [f64]) {
+    fn xy(&self, agent: usize, _k: usize, _x: &[f64], _y: &[f64], v: &[f64], out: &mut [f64]) -> Result<()> {
         out.copy_from_slice((-(self.c[agent].transpose() * DVector::from_column_slice(v))).as_slice());
+        Ok(())
     }
 }
 
@@ -218,12 +247,13 @@ impl SingleLevel<f64> for Robust {
         self.mean_c.ncols()
     }
 
-    fn gradients(&self, at: At<'_>, x: &Stack<f64, 1>, d: &mut Stack<f64, 1>) {
+    fn gradients(&self, at: At<'_>, x: &Stack<f64, 1>, d: &mut Stack<f64, 1>) -> Result<()> {
         d.for_each_row(at.threads, 16, |_, row, [d]| {
             let (i, x) = (at.owned[row], DVector::from_column_slice(x.row(row)[0]));
             let u = &self.c[i] * &x + &self.h[i] - &self.b[i];
             d.copy_from_slice((self.c[i].transpose() * u.map(slope) * self.weight + x * self.tau).as_slice());
         });
+        Ok(())
     }
 
     fn value(&self, x: &[f64]) -> Option<f64> {

@@ -23,6 +23,7 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Range, Sub, SubAssign};
+use std::sync::{Mutex, PoisonError};
 
 /// `f32` or `f64`.
 pub trait Real:
@@ -529,6 +530,25 @@ impl<T: Real, const N: usize> Stack<T, N> {
             1 => threads.each(count, one),
             _ => threads.ranges(count, least, |thread, agents| agents.for_each(|i| one(thread, i))),
         }
+    }
+
+    /// The same for jobs that can fail; the error is that of the lowest agent whose job failed.
+    pub fn try_for_each_row<E: Send>(
+        &mut self,
+        threads: &Threads,
+        least: usize,
+        job: impl Fn(usize, usize, [&mut [T]; N]) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
+        let first: Mutex<Option<(usize, E)>> = Mutex::new(None);
+        self.for_each_row(threads, least, |thread, i, variables| {
+            if let Err(error) = job(thread, i, variables) {
+                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                if first.as_ref().is_none_or(|(agent, _)| i < *agent) {
+                    *first = Some((i, error));
+                }
+            }
+        });
+        first.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// Writes `values[v]` to every column of variable `v`: one number per column, as the fused update wants

@@ -2,6 +2,7 @@
 //! functions Φ^(b) and Φ^(s), the penalty's bias; and the invariants that must hold whatever the steps are.
 use super::graph::MixingConstants;
 use super::steps::{Net, Reading, fab, fab_constants, single, single_weights};
+use crate::error::Result;
 use crate::mixing::{Mixing, Sequence};
 use crate::problem::{Bilevel, Constants, penalty_gradient};
 use crate::rows::{Real, View};
@@ -78,8 +79,8 @@ impl Observer {
         problem: &dyn Bilevel<T>,
         steps: Option<Steps>,
         views: &[View<'_, T>],
-    ) -> Seen {
-        let Some((alpha, beta)) = self.vectors.get(&k) else { return Seen::default() };
+    ) -> Result<Seen> {
+        let Some((alpha, beta)) = self.vectors.get(&k) else { return Ok(Seen::default()) };
         let tolerance = if size_of::<T>() == 4 { 1e-3 } else { 1e-9 };
         let (mut values, mut broken) = (Vec::new(), None);
         let find = |name: &str| views.iter().find(|v| v.name == name);
@@ -144,7 +145,7 @@ impl Observer {
         }
         let (lyapunov, inside) = match steps {
             Some(Steps::Penalty { lambda, eta, g }) => {
-                self.bilevel(problem, lambda, eta.map(|e| e * g / lambda), &hats, [v_d, v_s], &mut values)
+                self.bilevel(problem, lambda, eta.map(|e| e * g / lambda), &hats, [v_d, v_s], &mut values)?
             }
             Some(Steps::Single(eta)) => self.single(problem, eta, &hats, [v_d, v_s]),
             None => (None, false),
@@ -167,7 +168,7 @@ impl Observer {
             }
         }
         self.before = Some(Before { k, lyapunov, inside, next });
-        Seen { values, broken }
+        Ok(Seen { values, broken })
     }
 
     /// Φ^(b), and whether the steps (of the written form) are inside the conditions.
@@ -179,24 +180,24 @@ impl Observer {
         hats: &BTreeMap<&'static str, Vec<f64>>,
         [v_d, v_s]: [f64; 2],
         values: &mut Vec<(&'static str, f64)>,
-    ) -> (Option<f64>, bool) {
+    ) -> Result<(Option<f64>, bool)> {
         let (Some(forms), Some(x), Some(y), Some(z)) =
             (problem.closed_forms(), hats.get("x"), hats.get("y"), hats.get("z"))
         else {
-            return (None, false);
+            return Ok((None, false));
         };
         let distance = |a: &[f64], b: Vec<f64>| norm(a.iter().zip(b).map(|(a, b)| a - b));
         let (z_gap, y_gap) =
             (distance(z, forms.lower_solution(x)), distance(y, forms.penalty_lower_solution(x, lambda)));
         let exact = forms.hypergradient(x);
-        let bias = norm(penalty_gradient(problem, forms, x, lambda).iter().zip(&exact).map(|(p, h)| p - h));
+        let bias = norm(penalty_gradient(problem, forms, x, lambda)?.iter().zip(&exact).map(|(p, h)| p - h));
         values.extend([
             ("z_gap", z_gap),
             ("y_gap", y_gap),
             ("hypergradient_weighted", norm(exact.into_iter())),
             ("penalty_bias", bias),
         ]);
-        let (Some(net), Some(c)) = (&self.net, &self.constants) else { return (None, false) };
+        let (Some(net), Some(c)) = (&self.net, &self.constants) else { return Ok((None, false)) };
         let k = fab_constants(c, net, Reading::Mended);
         let [first, second] = [eta[0] * lambda / eta[2] * k.c_b[0], eta[0] * lambda / eta[1] * k.c_b[1]];
         let value = forms.penalty_objective(x, lambda)
@@ -204,7 +205,7 @@ impl Observer {
             + second * y_gap * y_gap
             + lambda * k.c_b[2] * net.n / net.alpha.0 * v_d
             + v_s / lambda;
-        (Some(value), fab(c, net, lambda, eta, Reading::Mended).iter().all(|c| c.margin() >= 1.0))
+        Ok((Some(value), fab(c, net, lambda, eta, Reading::Mended).iter().all(|c| c.margin() >= 1.0)))
     }
 
     /// Φ^(s), and whether the step is inside the conditions.

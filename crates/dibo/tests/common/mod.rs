@@ -2,14 +2,14 @@
 //! vectors.
 // Every test file is a crate of its own and uses a part of this.
 #![allow(dead_code)]
-use dibo::algorithm::{self, Algorithm, Needs, Reader, State};
+use dibo::algorithm::{Algorithm, State};
 use dibo::graph::ErdosRenyi;
 use dibo::mixing::Sequence;
 use dibo::problem::{At, Bilevel, Start};
 use dibo::rng::{Purpose, stream};
 use dibo::rows::{Stack, Threads, Upper};
+use dibo::trace;
 use rand::RngExt;
-use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 /// One row per agent.
@@ -40,39 +40,22 @@ pub fn unbalanced(n: usize, seed: u64) -> Sequence {
     Sequence::uniform(ErdosRenyi::new(n, 0.35, seed, true))
 }
 
-struct Json(Value);
-
-impl Reader for Json {
-    type Error = String;
-
-    fn read<P: DeserializeOwned + Serialize>(self) -> Result<P, String> {
-        serde_json::from_value(self.0).map_err(|e| e.to_string())
-    }
-
-    fn unknown(self, known: String) -> String {
-        format!("unknown; known are {known}")
-    }
-}
-
 /// An algorithm of the registry with these parameters.
 pub fn algorithm(name: &str, parameters: Value) -> Box<dyn Algorithm<f64>> {
-    let found = algorithm::find::<f64, _>(name, Json(parameters)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let Value::Object(parameters) = parameters else { panic!("{name}: parameters are an object") };
+    let found = trace::algorithm(name, parameters).unwrap_or_else(|e| panic!("{name}: {e}"));
     found.check().unwrap_or_else(|e| panic!("{name}: {e}"));
     found
 }
 
 /// The weights an algorithm wants: those of iteration 0 for ever, or those of each iteration.
 pub fn as_wanted(algorithm: &dyn Algorithm<f64>, sequence: &Sequence) -> Sequence {
-    if algorithm.frozen_weights() { sequence.clone().frozen() } else { sequence.clone() }
+    if algorithm.wishes().frozen_weights { sequence.clone().frozen() } else { sequence.clone() }
 }
 
 /// Whether a problem has what an algorithm asks for.
 pub fn applies(algorithm: &dyn Algorithm<f64>, problem: &dyn Bilevel<f64>) -> bool {
-    match algorithm.needs() {
-        Needs::FirstOrder => true,
-        Needs::SecondOrder => problem.second_order().is_some(),
-        Needs::SingleLevel => problem.single_level().is_some(),
-    }
+    algorithm.needs().met_by(problem)
 }
 
 /// A variable of a state, one row per agent.
@@ -107,7 +90,7 @@ pub fn single_level_gradient(problem: &dyn Bilevel<f64>, agent: usize, k: usize,
     at_x.row_mut(0)[0].copy_from_slice(x);
     let mut d = at_x.clone();
     let at = At { k, owned: &[agent], threads: &Threads::one() };
-    problem.single_level().expect("the problem has one").gradients(at, &at_x, &mut d);
+    problem.single_level().expect("the problem has one").gradients(at, &at_x, &mut d).unwrap();
     d.row(0)[0].to_vec()
 }
 
@@ -120,7 +103,7 @@ pub fn grad_f(
     y: &[f64],
 ) -> (Vec<f64>, Vec<f64>) {
     let (mut gx, mut gy) = (vec![f64::NAN; x.len()], vec![f64::NAN; y.len()]);
-    problem.grad_f(agent, k, x, y, &mut gx, &mut gy);
+    problem.grad_f(agent, k, x, y, &mut gx, &mut gy).unwrap();
     (gx, gy)
 }
 
@@ -133,7 +116,7 @@ pub fn grad_g(
     y: &[f64],
 ) -> (Vec<f64>, Vec<f64>) {
     let (mut gx, mut gy) = (vec![f64::NAN; x.len()], vec![f64::NAN; y.len()]);
-    problem.grad_g(agent, k, x, y, &mut gx, &mut gy);
+    problem.grad_g(agent, k, x, y, &mut gx, &mut gy).unwrap();
     (gx, gy)
 }
 
@@ -148,7 +131,7 @@ pub fn products(
 ) -> (Vec<f64>, Vec<f64>) {
     let (mut xy, mut yy) = (vec![f64::NAN; x.len()], vec![f64::NAN; y.len()]);
     let second = problem.second_order().expect("the problem has them");
-    second.xy(agent, k, x, y, v, &mut xy);
-    second.yy(agent, k, x, y, v, &mut yy);
+    second.xy(agent, k, x, y, v, &mut xy).unwrap();
+    second.yy(agent, k, x, y, v, &mut yy).unwrap();
     (xy, yy)
 }

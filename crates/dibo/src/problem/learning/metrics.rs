@@ -3,6 +3,7 @@
 use super::model::{norm_squared, pieces};
 use super::{Learning, Task, sigmoid};
 use crate::data::Dataset;
+use crate::problem::{Metric, Values};
 use crate::rows::{Real, View};
 use std::sync::Mutex;
 
@@ -57,6 +58,31 @@ impl Cleaning {
     }
 }
 
+/// The metrics of a task. The validation loss comes first: it is what may be used to choose.
+pub(super) fn list(task: &Task) -> Vec<Metric> {
+    let mut all = vec![
+        Metric::lower("loss", "validation loss"),
+        Metric::higher("test_accuracy", "test accuracy", "%"),
+        Metric::higher("agents_accuracy", "test accuracy of the agents", "%"),
+        Metric::higher("test_accuracy_z", "test accuracy of z", "%"),
+    ];
+    match task {
+        Task::Tuning { .. } => {
+            all.extend([Metric::plain("tau", "τ"), Metric::plain("norm_gap", "‖y‖² − ‖z‖²")])
+        }
+        Task::Cleaning { .. } => all.extend([
+            Metric::plain("psi_moved", "mean change of ψ"),
+            Metric::higher("auc", "area under the ROC curve", ""),
+            Metric::higher("precision", "precision", ""),
+            Metric::higher("recall", "recall", ""),
+            Metric::higher("f1", "F1", ""),
+            Metric::higher("weight_clean", "mean weight of right labels", ""),
+            Metric::lower("weight_wrong", "mean weight of wrong labels"),
+        ]),
+    }
+    all
+}
+
 impl<T: Real> Learning<T> {
     /// Accuracy in percent and mean cross-entropy of a model on samples `sample(0), …, sample(count − 1)` of
     /// a data set with true labels.
@@ -106,7 +132,7 @@ impl<T: Real> Learning<T> {
         hands.iter().map(loss).sum::<f64>() / hands.len() as f64
     }
 
-    pub(super) fn measure(&self, views: &[View<'_, T>]) -> Vec<(&'static str, f64)> {
+    pub(super) fn measure(&self, views: &[View<'_, T>]) -> Values {
         let find = |name: &str| views.iter().find(|v| v.name == name);
         let mean = |view: &View<'_, T>| view.mean().map(|m| m.iter().map(|v| T::of(*v)).collect::<Vec<T>>());
         // A single-level method's variable is called x and is the model.

@@ -19,8 +19,9 @@ pub use bert::Bert;
 pub use metrics::{Cleaning, TRIED};
 pub use model::{Matrix, Model, Net, product};
 
-use super::{At, Bilevel, Penalty, SingleLevel, Start};
+use super::{At, Bilevel, Metric, Penalty, SingleLevel, Start, Values};
 use crate::data::{Dealt, Hand, Scaling};
+use crate::error::Result;
 use crate::rng::{Purpose, stream};
 use crate::rows::{Real, Stack, Threads, Upper, View};
 use model::{Scratch, add_scaled, norm_squared, pieces};
@@ -451,14 +452,15 @@ impl<T: Real> Bilevel<T> for Learning<T> {
         self.net.width()
     }
 
-    fn grad_f(&self, agent: usize, k: usize, _x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]) {
+    fn grad_f(&self, agent: usize, k: usize, _x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]) -> Result<()> {
         let batch = self.window(&self.orders[agent].validation, k);
         let each = 1.0 / batch.len as f64;
         gx.fill(T::ZERO);
         self.gradient(agent, batch, |_| each, y, gy, |_, _| {});
+        Ok(())
     }
 
-    fn grad_g(&self, agent: usize, k: usize, x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]) {
+    fn grad_g(&self, agent: usize, k: usize, x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]) -> Result<()> {
         let batch = self.window(&self.orders[agent].train, k);
         let each = 1.0 / batch.len as f64;
         gx.fill(T::ZERO);
@@ -479,12 +481,20 @@ impl<T: Real> Bilevel<T> for Learning<T> {
             gx[0] = T::of(form.tau(x[0].f64()).1 * norm_squared(y));
         }
         add_scaled(gy, T::of(self.shrink(x)), y);
+        Ok(())
     }
 
-    fn penalty_directions(&self, at: At<'_>, penalty: Penalty, v: &Stack<T, 3>, d: &mut Stack<T, 3>) {
+    fn penalty_directions(
+        &self,
+        at: At<'_>,
+        penalty: Penalty,
+        v: &Stack<T, 3>,
+        d: &mut Stack<T, 3>,
+    ) -> Result<()> {
         d.for_each_row(at.threads, 1, |_, row, d| {
             self.directions(at.owned[row], at.k, penalty, v.row(row), d)
         });
+        Ok(())
     }
 
     fn single_level(&self) -> Option<&dyn SingleLevel<T>> {
@@ -509,8 +519,12 @@ impl<T: Real> Bilevel<T> for Learning<T> {
         Start { x, y, ..Start::default() }
     }
 
-    fn state_metrics(&self, views: &[View<'_, T>]) -> Vec<(&'static str, f64)> {
-        self.measure(views)
+    fn measures(&self) -> Vec<Metric> {
+        metrics::list(&self.task)
+    }
+
+    fn state_metrics(&self, views: &[View<'_, T>]) -> Result<Values> {
+        Ok(self.measure(views))
     }
 }
 
@@ -532,7 +546,7 @@ impl<T: Real> SingleLevel<T> for Learning<T> {
         &start.y
     }
 
-    fn gradients(&self, at: At<'_>, x: &Stack<T, 1>, d: &mut Stack<T, 1>) {
+    fn gradients(&self, at: At<'_>, x: &Stack<T, 1>, d: &mut Stack<T, 1>) -> Result<()> {
         let blocks = self.blocks();
         let shrink = self.baseline_shrink();
         d.for_each_row(at.threads, 1, |_, row, [d]| {
@@ -542,6 +556,7 @@ impl<T: Real> SingleLevel<T> for Learning<T> {
             self.gradient(agent, batch, |_| each, w, d, |_, _| {});
             add_scaled(d, T::of(shrink), w);
         });
+        Ok(())
     }
 }
 

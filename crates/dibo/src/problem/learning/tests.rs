@@ -125,8 +125,8 @@ fn gradients_are_finite_differences() {
             );
             let empty = || (vec![f64::NAN; x.len()], vec![f64::NAN; y.len()]);
             let ((mut fx, mut fy), (mut gx, mut gy)) = (empty(), empty());
-            p.grad_f(agent, k, &x, &y, &mut fx, &mut fy);
-            p.grad_g(agent, k, &x, &y, &mut gx, &mut gy);
+            p.grad_f(agent, k, &x, &y, &mut fx, &mut fy).unwrap();
+            p.grad_g(agent, k, &x, &y, &mut gx, &mut gy).unwrap();
             let h = 1e-5;
             let check = |analytic: [f64; 2], at: &dyn Fn(f64) -> (f64, f64), what: &str| {
                 let (plus, minus) = (at(h), at(-h));
@@ -218,7 +218,8 @@ fn gradients_in_32_bits_are_those_in_64() {
                 Penalty { f: 0.7, g: 2.5 },
                 &v,
                 &mut d,
-            );
+            )
+            .unwrap();
             d
         }
         let (short, long) = (directions::<f32>(units), directions::<f64>(units));
@@ -253,8 +254,8 @@ fn fused<T: Real>(tolerance: f64) {
             let mut slow = d.clone();
             let (at, penalty) =
                 (At { k: 5, owned: &[0, 1, 2], threads: &threads }, Penalty { f: 0.7, g: 2.5 });
-            p.penalty_directions(at, penalty, &v, &mut d);
-            penalty_directions_by_agent(&p, at, penalty, &v, &mut slow);
+            p.penalty_directions(at, penalty, &v, &mut d).unwrap();
+            penalty_directions_by_agent(&p, at, penalty, &v, &mut slow).unwrap();
             for i in 0..3 {
                 for (a, b) in d.row(i).into_iter().flatten().zip(slow.row(i).into_iter().flatten()) {
                     assert!(
@@ -325,8 +326,8 @@ fn a_bert_is_a_model_like_any_other() {
         let (v, mut fused) = stack(&p);
         let (mut single, owned) = (fused.clone(), [0, 1, 2]);
         let at = At { k: 4, owned: &owned, threads: &Threads::one() };
-        p.penalty_directions(at, Penalty { f: 0.7, g: 1.3 }, &v, &mut fused);
-        penalty_directions_by_agent(&p, at, Penalty { f: 0.7, g: 1.3 }, &v, &mut single);
+        p.penalty_directions(at, Penalty { f: 0.7, g: 1.3 }, &v, &mut fused).unwrap();
+        penalty_directions_by_agent(&p, at, Penalty { f: 0.7, g: 1.3 }, &v, &mut single).unwrap();
         for i in 0..3 {
             for (a, b) in fused.row(i).into_iter().flatten().zip(single.row(i).into_iter().flatten()) {
                 assert!((a - b).abs() < 1e-10, "{a} and {b}");
@@ -367,7 +368,8 @@ fn pieces_add_up() {
         Penalty { f: 1.0, g: 1.0 },
         &v,
         &mut d,
-    );
+    )
+    .unwrap();
     for i in 0..3 {
         let ([x, y, _], e) = (v.row(i), 1e-5);
         let directional = random(y.len(), 77);
@@ -397,7 +399,8 @@ fn batches_cover_everything_and_leave_the_rest_of_psi_alone() {
             Penalty { f: 1.0, g: 1.0 },
             &v,
             &mut d,
-        );
+        )
+        .unwrap();
         for (i, hits) in hits.iter_mut().enumerate() {
             assert_eq!(d.row(i)[0].iter().filter(|v| **v != 0.0).count(), 4.min(hits.len()));
             hits.iter_mut().zip(d.row(i)[0]).for_each(|(h, v)| *h += usize::from(*v != 0.0));
@@ -420,14 +423,14 @@ fn single_level_is_the_mean_over_both_or_over_validation() {
             (0..3).for_each(|i| x.row_mut(i)[0].copy_from_slice(&random(full.net.width(), i as u64)));
             let (mut d, mut sum, mut part) = (x.clone(), x.clone(), x.clone());
             let at = |k| At { k, owned: &[0, 1, 2], threads: &threads };
-            full.gradients(at(0), &x, &mut d);
+            full.gradients(at(0), &x, &mut d).unwrap();
             assert_eq!(full.blocks(), 1);
             for i in 0..3 {
                 // Against grad_f and a full-weight grad_g, which the finite differences have checked.
                 let (w, hand) = (x.row(i)[0], &full.dealt.hands[i]);
                 let (n, m) = (hand.train.len() as f64, hand.validation.len() as f64);
                 let (mut gf, mut gg, mut none) = (w.to_vec(), w.to_vec(), vec![0.0; hand.train.len()]);
-                full.grad_f(i, 0, &[], w, &mut [], &mut gf);
+                full.grad_f(i, 0, &[], w, &mut [], &mut gf).unwrap();
                 let tuning = Learning::<f64>::new(
                     full.dealt.clone(),
                     model,
@@ -435,7 +438,7 @@ fn single_level_is_the_mean_over_both_or_over_validation() {
                     Scaling::Unit,
                     0,
                 );
-                tuning.unwrap().grad_g(i, 0, &[0.0], w, &mut none[..1], &mut gg);
+                tuning.unwrap().grad_g(i, 0, &[0.0], w, &mut none[..1], &mut gg).unwrap();
                 for j in 0..w.len() {
                     let loss = if on == TrainOn::Both { (n * gg[j] + m * gf[j]) / (n + m) } else { gf[j] };
                     assert!((d.row(i)[0][j] - loss - factor * 0.4 * w[j]).abs() < 1e-12);
@@ -445,7 +448,7 @@ fn single_level_is_the_mean_over_both_or_over_validation() {
             let single = make().baseline(on, 0.4).batch(1);
             sum.shared.data_mut().fill(0.0);
             for k in 0..single.blocks() {
-                single.gradients(at(k), &x, &mut part);
+                single.gradients(at(k), &x, &mut part).unwrap();
                 sum.shared.add_scaled(1.0 / single.blocks() as f64, &part.shared, &threads);
             }
             let largest = (0..3).max_by_key(|i| single.places(&single.orders[*i]).len()).unwrap();
@@ -470,7 +473,8 @@ fn projected_tau_is_not_lowered_below_zero() {
             Penalty { f: 1.0, g: 1.0 },
             &v,
             &mut d,
-        );
+        )
+        .unwrap();
         let dx = d.row(0)[0][0];
         assert!(if y_larger && x > 0.0 {
             dx > 0.0
@@ -553,12 +557,12 @@ fn fab_cleans_and_the_metrics_see_it() {
             eta_z: None,
             penalty_form: Default::default(),
         };
-        let mut state = fab.start(&problem, &mut network, &problem.start());
+        let mut state = fab.start(&problem, &mut network, Some(&problem.start())).unwrap();
         let get = |values: &[(&str, f64)], name: &str| values.iter().find(|v| v.0 == name).unwrap().1;
-        let before = problem.state_metrics(&state.views());
+        let before = problem.state_metrics(&state.views()).unwrap();
         assert_eq!((get(&before, "auc"), get(&before, "psi_moved")), (0.5, 0.0));
-        (0..300).for_each(|k| state.step(k, &problem, &mut network));
-        let after = problem.state_metrics(&state.views());
+        (0..300).for_each(|k| state.step(k, &problem, &mut network).unwrap());
+        let after = problem.state_metrics(&state.views()).unwrap();
         assert!(get(&after, "auc") > 0.95 && get(&after, "test_accuracy") > 95.0, "{after:?}");
         assert!(
             get(&after, "f1") > 0.8
