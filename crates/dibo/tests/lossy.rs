@@ -6,7 +6,7 @@ use common::*;
 use dibo::engine::{self, Checkpoint, Outcome, Plan, Watch};
 use dibo::graph::{Cycle, Loss};
 use dibo::mixing::{Mixing, Sequence};
-use dibo::network::{Lane, Lossy, Network, Simulator};
+use dibo::network::{Lane, Lossy, Network, Simulator, Wishes};
 use dibo::problem::PolicyEvaluation;
 use dibo::rows::{Rows, Threads};
 use serde_json::{Value, json};
@@ -104,6 +104,7 @@ fn a_round_is_the_definition() {
     let rows = |seed| Rows::<f64>::from_vectors(&random_rows(&vec![width; n], seed));
     let (mut v, mut t, d, eta) = (rows(1), rows(2), rows(3), [0.1; 16]);
     let mut network = Lossy::new(graphs(4), loss, Threads::one());
+    network.prepare(Wishes { running_sums: true, ..Wishes::default() }).unwrap();
     let mut sums = vec![vec![(vec![0.0; width], vec![0.0; width]); n]; n];
     for k in 0..90 {
         let (m, old_v, old_t): (Mixing<f64>, _, _) = (graphs(4).at(k), v.clone(), t.clone());

@@ -12,6 +12,9 @@ pub struct Loss {
     seed: u64,
 }
 
+/// The longest mean run of losses.
+const LONGEST: f64 = 10_000.0;
+
 impl Loss {
     /// A share `rate` of all messages is lost; with `burst`, losses come in runs of this mean length (in
     /// rounds). Says what is out of range.
@@ -26,6 +29,10 @@ impl Loss {
                 "burst is {burst}; runs of losses at rate {rate} are at least {least:.3} rounds long (leave \
                 burst out for independent losses)"
             ));
+        }
+        // Whether a message arrives is found by looking back to where a run of losses began.
+        if burst > LONGEST {
+            return Err(format!("burst is {burst}; runs of at most {LONGEST} rounds can be simulated"));
         }
         // Gilbert: bad → good with 1/burst, good → bad so that a share `rate` of the time is bad.
         Ok(Loss { always: rate / (burst * (1.0 - rate)), never: 1.0 - 1.0 / burst, seed })
@@ -85,6 +92,7 @@ mod tests {
             (f64::NAN, None, "loss"),
             (0.3, Some(1.0), "burst"),
             (0.3, Some(f64::INFINITY), "burst"),
+            (0.3, Some(1e9), "burst"),
         ] {
             assert!(Loss::new(rate, burst, 0).unwrap_err().starts_with(word));
         }

@@ -257,6 +257,11 @@ impl<T: Real> Learning<T> {
         &self.dealt
     }
 
+    /// The same, to keep.
+    pub fn shared_dealt(&self) -> Arc<Dealt> {
+        self.dealt.clone()
+    }
+
     /// Iterations in which an average agent sees its training samples once.
     pub fn epoch(&self) -> usize {
         let mean = self.dealt.hands.iter().map(|h| h.train.len()).sum::<usize>() / self.dealt.hands.len();

@@ -1,7 +1,6 @@
 //! Experiment files as text: sweeps are unfolded and sections cut out **in place**, so that every error still
 //! points at the line of the file that the user wrote.
 use anyhow::{Result, anyhow};
-use dibo::algorithm::Reader;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -16,6 +15,17 @@ pub struct Source {
     pub name: String,
     /// What is in it.
     pub text: String,
+    /// Keys whose lists are values, not sweeps (a list of lists sweeps over them).
+    pub lists: Vec<&'static str>,
+}
+
+/// "; did you mean 'x'?" if one of the known words is close to a word, else nothing.
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let close = known.into_iter().map(|k| (strsim::normalized_damerau_levenshtein(word, k), k));
+    match close.filter(|c| c.0 >= 0.6).max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((_, best)) => format!("; did you mean '{best}'?"),
+        None => String::new(),
+    }
 }
 
 impl Source {
@@ -93,9 +103,6 @@ impl Source {
     }
 }
 
-/// Keys whose lists are values, not sweeps (a list of lists sweeps over them).
-const LISTS: &[&str] = &["phases", "weights", "claims", "seeds", "layers"];
-
 /// One table of a file, and which element of each swept list is meant.
 #[derive(Clone)]
 pub struct Section<'a> {
@@ -132,7 +139,7 @@ impl<'a> Section<'a> {
             let mut elements = Vec::new();
             if let DeValue::Array(list) = value.get_ref() {
                 let nested = list.iter().all(|e| e.get_ref().is_array());
-                if !LISTS.contains(&&**key.get_ref()) || (nested && !list.is_empty()) {
+                if !source.lists.contains(&&**key.get_ref()) || (nested && !list.is_empty()) {
                     elements = list.iter().map(Spanned::span).collect();
                     if elements.is_empty() {
                         return Err(source.error(
@@ -159,6 +166,16 @@ impl<'a> Section<'a> {
         section.entries.retain(|e| case.entries.iter().all(|c| c.key != e.key));
         section.entries.extend(case.entries.iter().cloned().map(|e| Entry { from_case: true, ..e }));
         section
+    }
+
+    /// How many combinations [`unfold`](Self::unfold) makes.
+    pub fn combinations(&self) -> f64 {
+        self.entries.iter().map(|e| e.elements.len().max(1) as f64).product()
+    }
+
+    /// The keys that are given.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|e| e.key.as_str())
     }
 
     /// Every combination of the swept lists.
@@ -236,10 +253,21 @@ impl<'a> Section<'a> {
     }
 
     fn misread(&self, error: &toml::de::Error) -> anyhow::Error {
-        match error.message().starts_with("missing field") {
+        let message = error.message().trim();
+        match message.starts_with("missing field") {
             // What is missing has no place of its own: name the section's.
-            true => self.source.error(self.header, error.message().trim()),
-            false => self.source.toml_error(error),
+            true => self.source.error(self.header, message),
+            // Some types name the fields that they know: say which one is close.
+            false => {
+                let mut quoted = message.split('`').skip(1).step_by(2);
+                let close = match message.starts_with("unknown field") {
+                    true => did_you_mean(quoted.next().unwrap_or_default(), quoted),
+                    false => String::new(),
+                };
+                let text = message.split('\n').map(str::trim).filter(|l| !l.is_empty());
+                let text = text.collect::<Vec<_>>().join("; ");
+                self.source.error(error.span().map_or(0, |s| s.start), text + &close)
+            }
         }
     }
 
@@ -247,33 +275,18 @@ impl<'a> Section<'a> {
     /// understood.
     fn all_known(&self, except: &[&str], written: Result<toml::Table, toml::ser::Error>) -> Result<()> {
         let known = written.map_err(|e| self.source.error(self.header, e))?;
-        match self.entries.iter().find(|e| !except.contains(&e.key.as_str()) && !known.contains_key(&e.key)) {
+        let unknown =
+            |e: &&Entry| !except.contains(&e.key.as_str()) && !known.contains_key(&e.key);
+        match self.entries.iter().find(unknown) {
             None => Ok(()),
-            Some(e) => {
-                let allowed = known.keys().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ");
-                Err(self
-                    .source
-                    .error(e.key_span.start, format!("unknown field `{}`, expected one of {allowed}", e.key)))
-            }
+            Some(e) => Err(self.unknown_key(&e.key, known.keys().map(String::as_str))),
         }
     }
-}
 
-/// An algorithm's section as the registry reads it.
-pub struct AlgorithmSection<'a, 'b>(pub &'b Section<'a>);
-
-/// Keys that are not the algorithm's: its name, and what it changes of a learning problem.
-const ELSEWHERE: &[&str] = &["name", "label", "group", "train_on", "tau", "tau_form"];
-
-impl Reader for AlgorithmSection<'_, '_> {
-    type Error = anyhow::Error;
-
-    fn read<P: DeserializeOwned + Serialize>(self) -> Result<P> {
-        self.0.read(ELSEWHERE)
-    }
-
-    fn unknown(self, known: String) -> anyhow::Error {
-        let name = self.0.get("name").unwrap_or_default();
-        self.0.error("name", format!("there is no algorithm '{name}'; known are {known}"))
+    /// The error for a key that nobody takes.
+    pub fn unknown_key<'k>(&self, key: &str, known: impl Iterator<Item = &'k str> + Clone) -> anyhow::Error {
+        let allowed = known.clone().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ");
+        let close = did_you_mean(key, known);
+        self.error(key, format!("unknown field `{key}`, expected one of {allowed}{close}"))
     }
 }

@@ -68,22 +68,39 @@ pub fn texts(name: &str, model: &str, length: usize) -> Result<Pair> {
     let mut loaded = LOADED.lock().map_err(|_| anyhow!("another thread failed while reading data"))?;
     let key = format!("{name} {model} {length}");
     if !loaded.contains_key(&key) {
-        let (train, test) = crate::text::imdb(&folder().join(name), &folder().join(model), length)?;
+        let (train, test) = crate::texts::imdb(&folder().join(name), &folder().join(model), length)?;
         loaded.insert(key.clone(), (Arc::new(train), Arc::new(test)));
     }
     Ok(loaded[&key].clone())
 }
 
+/// Whether the data of a problem is there: in words, or how to get it. Nothing is read that is large.
+pub fn available(name: &str, model: &str, pretrained: &str) -> Result<String> {
+    if model == "bert" {
+        if let Some(missing) = model_files(pretrained).into_iter().find(|f| !f.exists()) {
+            bail!("there is no {}; `dibo data` says what belongs there", missing.display());
+        }
+        return Ok(format!("{name} with the model {pretrained}"));
+    }
+    load(name).map(|(train, test)| format!("{name}: {} training and {} test samples", train.len(), test.len()))
+}
+
+/// The files of a model that decide a result.
+pub fn model_files(model: &str) -> Vec<PathBuf> {
+    let folder = folder().join(model);
+    ["config.json", "model.safetensors", "tokenizer.json"].map(|f| folder.join(f)).into()
+}
+
 /// The sizes of a model in the data folder.
 #[cfg(feature = "bert")]
 pub fn bert(model: &str, pool: Pool) -> Result<Bert> {
-    crate::text::sizes(&folder().join(model), pool)
+    crate::texts::sizes(&folder().join(model), pool)
 }
 
 /// Its weights, put into a row of parameters.
 #[cfg(feature = "bert")]
 pub fn pretrained(model: &str, bert: &Bert, classes: usize, row: &mut [f64]) -> Result<()> {
-    crate::text::pretrained(&folder().join(model), bert, classes, row)
+    crate::texts::pretrained(&folder().join(model), bert, classes, row)
 }
 
 #[cfg(not(feature = "bert"))]

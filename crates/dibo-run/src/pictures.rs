@@ -1,8 +1,8 @@
 //! The picture of a cleaning: the training images that got the lowest weights, with the label they were given
 //! and the true one.
-use crate::report::base64;
-use crate::results::Manifest;
-use dibo::problem::learning::{Learning, Model};
+use dibo::data::Dealt;
+use dibo_report::report::base64;
+use dibo_report::results::Manifest;
 use dibo::rows::{Real, View};
 use std::fmt::Write;
 use std::path::Path;
@@ -11,12 +11,9 @@ const COLUMNS: usize = 12;
 const ROWS: usize = 4;
 
 /// The samples with the lowest weights as SVG; nothing if there are no sample weights or they have not moved.
-pub fn lowest<T: Real>(problem: &Learning<T>, views: &[View<'_, T>]) -> Option<String> {
-    let (x, dealt) = (views.iter().find(|v| v.name == "x")?, problem.dealt());
+pub fn lowest<T: Real>(dealt: &Dealt, views: &[View<'_, T>]) -> Option<String> {
+    let x = views.iter().find(|v| v.name == "x")?;
     let hands = &dealt.hands;
-    if matches!(problem.net().model, Model::Bert(_)) {
-        return None;
-    }
     if views.iter().all(|v| v.name != "y")
         || x.columns.is_some()
         || (0..hands.len()).any(|i| x.row(i).len() != hands[i].train.len())

@@ -1,0 +1,156 @@
+//! The names that experiment files may use, and what stands behind them. A user's own crate adds its own.
+use crate::graphs::{self, GraphEntry};
+use crate::problems::learning::{CleaningKeys, TuningKeys};
+use crate::problems::{Kind, PolicyEvaluationKeys, QuadraticKeys, RobustKeys};
+use crate::section::{Section, did_you_mean};
+use anyhow::Result;
+use dibo::algorithm::{self, AnyAlgorithm, Needs, Readable, Visitor};
+use dibo_report::report::judge::Judge;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A problem by its name.
+pub struct ProblemEntry {
+    /// In files.
+    pub name: &'static str,
+    /// Keys that it takes from an `[[algorithm]]`.
+    pub algorithm_keys: &'static [&'static str],
+    /// Keys whose lists are values, not sweeps.
+    pub lists: &'static [&'static str],
+    pub(crate) read: fn(&Section<'_>, &Section<'_>, Needs) -> Result<Box<dyn Kind>>,
+}
+
+impl ProblemEntry {
+    /// The entry of a type of keys that takes nothing from an `[[algorithm]]`.
+    pub fn of<K: Kind + Serialize + DeserializeOwned + 'static>(name: &'static str) -> Self {
+        ProblemEntry {
+            name,
+            algorithm_keys: &[],
+            lists: &[],
+            read: |problem, _, _| Ok(Box::new(problem.read::<K>(&["kind"])?)),
+        }
+    }
+}
+
+/// An algorithm by its name.
+pub struct AlgorithmEntry {
+    /// In files.
+    pub name: &'static str,
+    /// In tables and plots.
+    pub label: &'static str,
+    pub(crate) read: fn(&Section<'_>, &[&str]) -> Result<Box<dyn AnyAlgorithm>>,
+}
+
+/// Everything that an experiment file can name.
+pub struct Registry {
+    /// Kinds of problems.
+    pub problems: Vec<ProblemEntry>,
+    /// Algorithms.
+    pub algorithms: Vec<AlgorithmEntry>,
+    /// Kinds of graphs.
+    pub graphs: Vec<GraphEntry>,
+    /// Experiments that need no file: name and text.
+    pub experiments: Vec<(&'static str, &'static str)>,
+    /// Claims that can be judged.
+    pub judges: Vec<Judge>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Visitor for Registry {
+    fn visit<A: Readable>(&mut self, name: &'static str, label: &'static str) {
+        let read: fn(&Section<'_>, &[&str]) -> Result<Box<dyn AnyAlgorithm>> =
+            |section, except| Ok(Box::new(section.read::<A>(except)?));
+        self.algorithms.push(AlgorithmEntry { name, label, read });
+    }
+}
+
+impl Registry {
+    /// What comes with dibo. A new problem is one line here.
+    pub fn new() -> Self {
+        let mut registry = Registry {
+            problems: vec![
+                ProblemEntry::of::<PolicyEvaluationKeys>("policy-evaluation"),
+                ProblemEntry::of::<QuadraticKeys>("quadratic"),
+                ProblemEntry::of::<RobustKeys>("robust"),
+                CleaningKeys::entry("cleaning"),
+                TuningKeys::entry("tuning"),
+            ],
+            algorithms: Vec::new(),
+            graphs: graphs::all(),
+            experiments: Vec::new(),
+            judges: Vec::new(),
+        };
+        algorithm::visit_all(&mut registry);
+        registry
+    }
+
+    /// Adds a problem.
+    pub fn problem<K: Kind + Serialize + DeserializeOwned + 'static>(mut self, name: &'static str) -> Self {
+        self.problems.push(ProblemEntry::of::<K>(name));
+        self
+    }
+
+    /// Adds an algorithm.
+    pub fn algorithm<A: Readable>(mut self, name: &'static str, label: &'static str) -> Self {
+        self.visit::<A>(name, label);
+        self
+    }
+
+    /// Adds a kind of graph.
+    pub fn graph(mut self, entry: GraphEntry) -> Self {
+        self.graphs.push(entry);
+        self
+    }
+
+    /// Adds experiments.
+    pub fn experiments(mut self, experiments: &[(&'static str, &'static str)]) -> Self {
+        self.experiments.extend(experiments);
+        self
+    }
+
+    /// Adds judges of claims.
+    pub fn judges(mut self, judges: &[Judge]) -> Self {
+        self.judges.extend(judges.iter().cloned());
+        self
+    }
+
+    /// Keys whose lists are values.
+    pub(crate) fn lists(&self) -> Vec<&'static str> {
+        let own = self.problems.iter().flat_map(|p| p.lists.iter().copied());
+        ["phases", "weights", "claims", "seeds"].into_iter().chain(own).collect()
+    }
+
+    /// The problem and the algorithm of a setting.
+    pub(crate) fn read(
+        &self,
+        problem: &Section<'_>,
+        algorithm: &Section<'_>,
+    ) -> Result<(Box<dyn Kind>, Box<dyn AnyAlgorithm>, &AlgorithmEntry)> {
+        let kind = problem.get("kind").unwrap_or_default();
+        let Some(problems) = self.problems.iter().find(|p| p.name == kind) else {
+            let names: Vec<&str> = self.problems.iter().map(|p| p.name).collect();
+            let close = did_you_mean(&kind, names.iter().copied());
+            let what = format!("problem kind is '{kind}'; known are {}{close}", names.join(", "));
+            return Err(problem.error("kind", what));
+        };
+        let name = algorithm.get("name").ok_or_else(|| algorithm.error("", "this [[algorithm]] has no name"))?;
+        let Some(entry) = self.algorithms.iter().find(|a| a.name == name) else {
+            let names: Vec<&str> = self.algorithms.iter().map(|a| a.name).collect();
+            let close = did_you_mean(&name, names.iter().copied());
+            let what = format!("there is no algorithm '{name}'; known are {}{close}", names.join(", "));
+            return Err(algorithm.error("name", what));
+        };
+        let except: Vec<&str> =
+            ["name", "label", "group"].into_iter().chain(problems.algorithm_keys.iter().copied()).collect();
+        let parameters = (entry.read)(algorithm, &except)?;
+        parameters.check().map_err(|e| algorithm.value_error(e))?;
+        let kind = (problems.read)(problem, algorithm, parameters.needs())?;
+        kind.check().map_err(|e| problem.value_error(e))?;
+        Ok((kind, parameters, entry))
+    }
+}

@@ -1,0 +1,122 @@
+//! One setting of an experiment: an algorithm with its parameters on a problem over a network.
+use crate::graphs::Graph;
+use crate::plan::RunKeys;
+use crate::problems::Kind;
+use anyhow::{Context, Result, bail};
+use dibo::algorithm::{AnyAlgorithm, Mixes, Parameters};
+use dibo::graph::{Loss, check_connected};
+use dibo::mixing::Sequence;
+use dibo_report::results::Series;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// What one series of the results stands for.
+pub struct Setting {
+    /// For the results.
+    pub series: Series,
+    /// How to run.
+    pub run: RunKeys,
+    /// The algorithm with its parameters.
+    pub algorithm: Box<dyn AnyAlgorithm>,
+    pub(crate) problem: Box<dyn Kind>,
+    pub(crate) graph: Graph,
+    /// The file, for messages.
+    pub(crate) place: String,
+}
+
+impl Setting {
+    /// What its algorithm says of itself.
+    pub fn parameters(&self) -> &dyn Parameters {
+        let algorithm: &dyn dibo::algorithm::Algorithm<f64> = &*self.algorithm;
+        algorithm
+    }
+
+    /// True for the methods that pull decisions through A and push trackers through B, one round an iteration: what
+    /// the theory is about.
+    pub fn mixes_by_pulling(&self) -> bool {
+        self.parameters().mixes() == Mixes::PullAndPush
+    }
+
+    /// Names the problem and the network, which other settings may share.
+    pub fn place_key(&self) -> String {
+        let of_place = |key: &str| !key.starts_with("algorithm.") && !key.starts_with("run.");
+        let shared: Vec<_> = self.series.settings.iter().filter(|(key, _)| of_place(key)).collect();
+        format!("{shared:?} {:?}", self.parameters().wishes())
+    }
+
+    /// Number of agents.
+    pub fn agents(&self, folder: &Path) -> Result<usize> {
+        self.problem.agents(folder).with_context(|| format!("{}: [problem]", self.place))
+    }
+
+    /// The graphs of one seed, with frozen weights where the algorithm wants them.
+    pub fn graphs(&self, seed: u64, folder: &Path) -> Result<Sequence> {
+        let agents = self.agents(folder)?;
+        let built = self.graph.build(agents, seed, folder);
+        let sequence = built.with_context(|| format!("{}: [graph]", self.place))?;
+        Ok(if self.parameters().wishes().frozen_weights { sequence.frozen() } else { sequence })
+    }
+
+    /// Which messages are lost with one seed.
+    pub fn loss(&self, seed: u64) -> Result<Option<Loss>> {
+        self.graph.loss(seed).map_err(anyhow::Error::msg)
+    }
+
+    /// Refuses a graph that breaks the assumptions.
+    pub fn check_graph(&self, seed: u64, folder: &Path) -> Result<()> {
+        let graphs = self.graphs(seed, folder)?;
+        let Some(window) = self.graph.window(graphs.graphs()) else { return Ok(()) };
+        let Err(e) = check_connected(graphs.graphs(), window, self.run.iterations) else { return Ok(()) };
+        // Links that connect all agents over several iterations are what `window` is for.
+        let way_out = match connecting_window(&graphs, self.run.iterations) {
+            Some(c) => format!("over {c} iterations together they are: set window = {c}"),
+            None => "set allow_disconnected = true to run all the same".into(),
+        };
+        bail!("{}: [graph]: seed {seed}: {e}; {way_out}", self.place)
+    }
+
+    /// The files that results depend on.
+    pub fn files(&self, folder: &Path) -> Vec<PathBuf> {
+        self.problem.files(folder).into_iter().chain(self.graph.files(folder)).collect()
+    }
+
+    /// What a run depends on, beside the seed: every value, the contents of the files that values name, the versions
+    /// of dibo and of the algorithm, the width of the CPU's registers.
+    pub fn digest(&self, folder: &Path) -> Result<blake3::Hasher> {
+        let mut hash = blake3::Hasher::new();
+        let mut part = |name: &str, bytes: &[u8]| {
+            hash.update(name.as_bytes()).update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+        };
+        part("dibo", env!("CARGO_PKG_VERSION").as_bytes());
+        part("version", &self.parameters().version().to_le_bytes());
+        for (key, value) in self.series.settings.iter().filter(|(k, _)| *k != "algorithm.label") {
+            part(key, value.as_bytes());
+        }
+        for file in self.files(folder) {
+            part(&file.file_name().unwrap_or_default().to_string_lossy(), &contents(&file)?);
+        }
+        Ok(hash)
+    }
+}
+
+/// The number of iterations over which the links together connect everybody, if a small one will do.
+fn connecting_window(graphs: &Sequence, iterations: usize) -> Option<usize> {
+    let most = graphs.period().unwrap_or(32).clamp(2, 256);
+    (2..=most).find(|c| check_connected(graphs.graphs(), *c, iterations).is_ok())
+}
+
+/// The digest of a file's contents; read once in the life of this process.
+fn contents(file: &Path) -> Result<[u8; 32]> {
+    static KNOWN: Mutex<BTreeMap<PathBuf, [u8; 32]>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(digest) = known.get(file) {
+        return Ok(*digest);
+    }
+    let fail = || format!("cannot read {}", file.display());
+    let mut hash = blake3::Hasher::new();
+    std::io::copy(&mut std::fs::File::open(file).with_context(fail)?, &mut hash).with_context(fail)?;
+    let digest = *hash.finalize().as_bytes();
+    known.insert(file.to_path_buf(), digest);
+    Ok(digest)
+}
