@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-const SOURCE: &str = include_str!("kernels/bert.cu");
+const SOURCE: &str = concat!(include_str!("kernels/common.cu"), include_str!("kernels/bert.cu"));
 
 pub(crate) fn options(bert: &Bert, classes: usize, length: usize, kind: Kind) -> Vec<String> {
     let mean = i32::from(bert.pool == Pool::Mean);

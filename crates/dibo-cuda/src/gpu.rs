@@ -58,8 +58,8 @@ impl<T, E: Debug> OrFail<T> for Result<T, E> {
     }
 }
 
-const ROWS: &str = include_str!("kernels/rows.cu");
-const MIX: &str = include_str!("kernels/mix.cu");
+const ROWS: &str = concat!(include_str!("kernels/common.cu"), include_str!("kernels/rows.cu"));
+const MIX: &str = concat!(include_str!("kernels/common.cu"), include_str!("kernels/mix.cu"));
 
 /// Most agents whose columns one thread can hold.
 pub(crate) const REGISTERED: usize = 32;

@@ -75,7 +75,9 @@ impl DeviceModel {
 const LIMIT: usize = 12 << 30;
 
 pub(crate) fn sources() -> Vec<(&'static str, Vec<String>)> {
-    std::iter::once((include_str!("kernels/learning.cu"), vec![])).chain(crate::bert::sources()).collect()
+    std::iter::once((concat!(include_str!("kernels/common.cu"), include_str!("kernels/learning.cu")), vec![]))
+        .chain(crate::bert::sources())
+        .collect()
 }
 
 /// Bytes that a run needs on the GPU.
@@ -185,7 +187,10 @@ impl DeviceLearning {
                 );
             }
         };
-        let module = gpu.module(include_str!("kernels/learning.cu"), vec![])?;
+        let module = gpu.module(
+            concat!(include_str!("kernels/common.cu"), include_str!("kernels/learning.cu")),
+            vec![],
+        )?;
         let kernel = |name: &str| module.load_function(name).map_err(|e| format!("kernel {name}: {e}"));
         let text = matches!(net.model, Model::Bert(_));
         let widths: Vec<usize> = dealt.hands.iter().map(|h| h.train.len()).collect();

@@ -35,7 +35,10 @@ impl Mlp {
         (scale, shift): (&[f32], &[f32]),
         room: usize,
     ) -> Result<Self, String> {
-        let module = gpu.module(include_str!("kernels/learning.cu"), vec![])?;
+        let module = gpu.module(
+            concat!(include_str!("kernels/common.cu"), include_str!("kernels/learning.cu")),
+            vec![],
+        )?;
         let kernel = |name: &str| module.load_function(name).map_err(|e| format!("kernel {name}: {e}"));
         let mut mlp = Mlp {
             net,
