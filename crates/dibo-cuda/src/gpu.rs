@@ -171,6 +171,7 @@ impl Gpu {
         options: Vec<String>,
         names: [&'static str; N],
     ) -> Result<[CudaFunction; N], String> {
+        self.health()?;
         let module = load(&self.context, compile(source, self.architecture, options)?)?;
         let found: Result<Vec<_>, String> = names
             .iter()

@@ -10,7 +10,8 @@ use crate::products::Kind;
 use crate::rows::DeviceRows;
 use cudarc::driver::CudaFunction;
 use dibo::data::Dataset;
-use dibo::problem::learning::{Learning, Model, TRIED, Task};
+use dibo::problem::learning::bert::Bert;
+use dibo::problem::learning::{Learning, Model, Net, TRIED, Task};
 use dibo::problem::{At, Bilevel, Penalty, SingleLevel, Start};
 use dibo::rows::{Stack, Upper, View};
 use std::ops::Range;
@@ -140,7 +141,7 @@ pub fn need(host: &Learning<f32>, precision: Precision, vectors: usize) -> Resul
     let each = (each[0] + each[1]).max((0..agents).map(|a| host.single_batch(a, 0).len()).max().unwrap_or(1));
     let (activations, copies) = match net.model {
         Model::Bert(bert) => {
-            let sizes = Sizes { bert, classes: net.classes, length: net.pixels / 2, kind: kind(precision) };
+            let sizes = bert_sizes(net, bert, precision);
             let copies = if sizes.kind == Kind::Bf16 { 2 * agents * sizes.encoder().len() } else { 0 };
             (agents * sizes.piece(LIMIT, agents, each) * sizes.text_bytes(), copies)
         }
@@ -159,11 +160,13 @@ pub fn need(host: &Learning<f32>, precision: Precision, vectors: usize) -> Resul
     })
 }
 
-fn kind(precision: Precision) -> Kind {
-    match precision {
+fn bert_sizes(net: &Net, bert: Bert, precision: Precision) -> Sizes {
+    let kind = match precision {
         Precision::Tf32 => Kind::F32,
         Precision::Bf16 => Kind::Bf16,
-    }
+    };
+    // A token has two bytes.
+    Sizes { bert, classes: net.classes, length: net.pixels / 2, kind }
 }
 
 fn device_model(gpu: &Arc<Gpu>, host: &Learning<f32>, precision: Precision) -> Result<DeviceModel, String> {
@@ -171,7 +174,7 @@ fn device_model(gpu: &Arc<Gpu>, host: &Learning<f32>, precision: Precision) -> R
     Ok(match net.model {
         Model::Mlp(units) => DeviceModel::Mlp(Box::new(Mlp::new(gpu, net, units, host.scaling(), 64)?)),
         Model::Bert(bert) => {
-            let sizes = Sizes { bert, classes: net.classes, length: net.pixels / 2, kind: kind(precision) };
+            let sizes = bert_sizes(&net, bert, precision);
             DeviceModel::Bert(Box::new(DeviceBert::new(gpu, sizes, LIMIT)?))
         }
         _ => {
@@ -250,7 +253,7 @@ impl DeviceLearning {
         which: &[usize],
     ) -> (f64, f64) {
         let Work { model, batch, places } = &mut *self.work();
-        let each = (model.texts().unwrap_or(4096) / models).max(1);
+        let each = (model.texts().unwrap_or(4096) / models.max(1)).max(1);
         let (mut hits, mut loss) = (0i64, 0.0);
         for piece in which.chunks(each) {
             places.clear();
