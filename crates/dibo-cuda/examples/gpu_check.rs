@@ -1,6 +1,6 @@
 //! Checks the GPU against the host and times it: `gpu_check [kernels] [rows] [gradients] [runs] [mlp] [bert]`
 //! (all but the first if none is named). Prints a table; ends with code 1 if a number is not as near to the
-//! host's as it should be.
+//! host's as it should be, or if the GPU fails.
 use dibo::algorithm::Algorithm;
 use dibo::algorithm::fab::Fab;
 use dibo::data::{Dataset, Noise, Partition, Recipe, Scaling, Split};
@@ -14,7 +14,16 @@ use dibo::rng::{Purpose, stream};
 use dibo::rows::{Rows, Stack, Threads, Upper};
 use dibo_cuda::{DeviceLearning, DeviceNetwork, Gpu, Precision};
 use rand::RngExt;
+use std::fmt::Display;
+use std::process::ExitCode;
 use std::sync::Arc;
+
+/// A failure ends the program with one line.
+type Checked<T = ()> = Result<T, String>;
+
+fn told(e: impl Display) -> String {
+    e.to_string()
+}
 
 struct Report {
     wrong: bool,
@@ -49,66 +58,59 @@ fn apart(a: &[f32], b: &[f32]) -> f64 {
     if gap.is_finite() { (gap / size.max(1e-300)).sqrt() } else { f64::INFINITY }
 }
 
-fn rows(gpu: &Arc<Gpu>, report: &mut Report) {
-    for (n, width) in [(1, 5), (3, 45), (10, 30_001), (16, 1000), (32, 777), (40, 500)] {
-        let sequence = Sequence::uniform(Cycle::new(n, 0.4, 3));
-        let (mut host, mut far) = (
-            Simulator::new(sequence.clone(), Threads::one()),
-            DeviceNetwork::new(gpu, sequence, Threads::one()),
-        );
-        let cut = width / 3;
-        let all: [Rows<f32>; 3] = [1, 2, 3].map(|s| random_rows(n, width, s));
-        let [mut v, mut t, d] = all.clone();
-        let [mut dv, mut dt, mut dd] = all;
-        for rows in [&mut dv, &mut dt, &mut dd] {
-            far.place(rows, &[cut, width]);
-        }
-        let mut eta = vec![0.0; v.stride()];
-        eta[..cut].fill(0.1);
-        eta[cut..width].fill(0.3);
-        for k in 0..6 {
-            host.round(k, &mut [Lane::push_pull(&mut v, &eta, &mut t, &d, k % 2 == 1)]);
-            far.round(k, &mut [Lane::push_pull(&mut dv, &[0.1, 0.3], &mut dt, &dd, k % 2 == 1)]);
-            host.round(k, &mut [Lane::push(&mut t)]);
-            far.round(k, &mut [Lane::push(&mut dt)]);
-        }
-        let worst = apart(&dv.to_vec(), v.data()).max(apart(&dt.to_vec(), t.data()));
-        report.near(&format!("mixing, {n} agents, {width} columns"), worst, 1e-6);
-        let (one, w) = (Threads::one(), Rows::from_vectors(&vec![[1.7]; n]));
-        v.add_scaled(0.3, &t, &one);
-        v.scale_difference(0.7, &d, &one);
-        v.sub_scaled_columns(&eta, &t, &one);
-        t.divide_into(&v, &w, &one);
-        dv.add_scaled(0.3, &dt, &one);
-        dv.scale_difference(0.7, &dd, &one);
-        dv.sub_scaled_columns(&[0.1, 0.3], &dt, &one);
-        dt.divide_into(&dv, &w, &one);
-        report.near(
-            &format!("other kernels, {n} agents, {width} columns"),
-            apart(&dt.to_vec(), t.data()),
-            1e-6,
-        );
-        let view = |rows| dibo::algorithm::View { name: "t", rows, columns: Some(cut..width) };
-        let (here, there) = (view(&t), view(&dt));
-        let mean = here.mean().expect("rectangular");
-        let gap = |a: f64, b: f64| (a - b).abs() / b.abs().max(1e-12);
-        let (h, g) = (view(&v).gap(&here), view(&dv).gap(&there));
-        let metrics = gap(there.spread(&[]), here.spread(&mean)).max(gap(g.0, h.0)).max(gap(g.1, h.1));
-        report.near(
-            &format!("metrics, {n} agents, {width} columns"),
-            if n == 1 { gap(g.1, h.1) } else { metrics },
-            1e-4,
-        );
+/// One size of rows: mixing, the other kernels and metrics, host against device.
+fn rows(gpu: &Arc<Gpu>, report: &mut Report, n: usize, width: usize) -> Checked {
+    let sequence = Sequence::uniform(Cycle::new(n, 0.4, 3));
+    let (mut host, mut device) =
+        (Simulator::new(sequence.clone(), Threads::one()), DeviceNetwork::new(gpu, sequence, Threads::one()));
+    let cut = width / 3;
+    let all: [Rows<f32>; 3] = [1, 2, 3].map(|s| random_rows(n, width, s));
+    let [mut v, mut t, d] = all.clone();
+    let [mut dv, mut dt, mut dd] = all;
+    for rows in [&mut dv, &mut dt, &mut dd] {
+        device.place(rows, &[cut, width]);
     }
-    // Speed: three stacks of 10 × 100M numbers.
+    let mut eta = vec![0.0; v.stride()];
+    eta[..cut].fill(0.1);
+    eta[cut..width].fill(0.3);
+    for k in 0..6 {
+        host.round(k, &mut [Lane::push_pull(&mut v, &eta, &mut t, &d, k % 2 == 1)]);
+        device.round(k, &mut [Lane::push_pull(&mut dv, &[0.1, 0.3], &mut dt, &dd, k % 2 == 1)]);
+        host.round(k, &mut [Lane::push(&mut t)]);
+        device.round(k, &mut [Lane::push(&mut dt)]);
+    }
+    let worst = apart(&dv.to_vec(), v.data()).max(apart(&dt.to_vec(), t.data()));
+    report.near(&format!("mixing, {n} agents, {width} columns"), worst, 1e-6);
+    let (one, w) = (Threads::one(), Rows::from_vectors(&vec![[1.7]; n]));
+    v.add_scaled(0.3, &t, &one);
+    v.scale_difference(0.7, &d, &one);
+    v.sub_scaled_columns(&eta, &t, &one);
+    t.divide_into(&v, &w, &one);
+    dv.add_scaled(0.3, &dt, &one);
+    dv.scale_difference(0.7, &dd, &one);
+    dv.sub_scaled_columns(&[0.1, 0.3], &dt, &one);
+    dt.divide_into(&dv, &w, &one);
+    let worst = apart(&dt.to_vec(), t.data());
+    report.near(&format!("other kernels, {n} agents, {width} columns"), worst, 1e-6);
+    let view = |rows| dibo::algorithm::View { name: "t", rows, columns: Some(cut..width) };
+    let (here, there) = (view(&t), view(&dt));
+    let mean = here.mean().ok_or("rows of several widths")?;
+    let gap = |a: f64, b: f64| (a - b).abs() / b.abs().max(1e-12);
+    let (h, g) = (view(&v).gap(&here), view(&dv).gap(&there));
+    let metrics = gap(there.spread(&[]), here.spread(&mean)).max(gap(g.0, h.0)).max(gap(g.1, h.1));
+    let worst = if n == 1 { gap(g.1, h.1) } else { metrics };
+    report.near(&format!("metrics, {n} agents, {width} columns"), worst, 1e-4);
+    gpu.health()
+}
+
+/// Speed of mixing three stacks of 10 × 100M numbers.
+fn mixing_speed(gpu: &Arc<Gpu>) -> Checked {
     let (n, width) = (10, 100_000_000);
-    let mut far = DeviceNetwork::new(gpu, Sequence::uniform(Cycle::new(n, 0.5, 3)), Threads::one());
-    let mut some = random_rows(n, 1_000_000, 5);
-    far.place(&mut some, &[1_000_000]);
+    let mut device = DeviceNetwork::new(gpu, Sequence::uniform(Cycle::new(n, 0.5, 3)), Threads::one());
     let make = |seed: u64| {
         let mut rows = Rows::<f32>::zeros(n, width);
         rows.row_mut(0)[..1000].fill(seed as f32);
-        far.place(&mut rows, &[width / 2, width]);
+        device.place(&mut rows, &[width / 2, width]);
         rows
     };
     let (mut v, mut t, d) = (make(1), make(2), make(3));
@@ -124,28 +126,30 @@ fn rows(gpu: &Arc<Gpu>, report: &mut Report) {
     let mut k = 0;
     let mix = best(&mut || {
         k += 1;
-        far.round(k, &mut [Lane::push_pull(&mut v, &[0.1, 0.2], &mut t, &d, true)])
+        device.round(k, &mut [Lane::push_pull(&mut v, &[0.1, 0.2], &mut t, &d, true)])
     });
-    let push = best(&mut || far.round(0, &mut [Lane::track(&mut t, &d)]));
+    let push = best(&mut || device.round(0, &mut [Lane::track(&mut t, &d)]));
+    gpu.health()?;
     value("copy on the device", copied, "TB/s");
     value("fused v = Av - eta t, t = B(t + d) - d, 10 x 100M", mix, "ms");
     value("  its bandwidth", 5.0 * bytes / mix / 1e9, "TB/s");
     value("  of the copy's", 100.0 * 5.0 * bytes / mix / 1e9 / copied, "%");
     value("  t = B t - d alone, of the copy's bandwidth", 100.0 * 3.0 * bytes / push / 1e9 / copied, "%");
+    Ok(())
 }
 
-fn images(samples: usize, pixels: usize, classes: usize, seed: u64) -> Arc<Dataset> {
+fn images(samples: usize, pixels: usize, classes: usize, seed: u64) -> Checked<Arc<Dataset>> {
     let mut r = stream(seed, Purpose::Instance, 0, 0);
     let labels: Vec<u8> = (0..samples).map(|_| r.random_range(0..classes as u8)).collect();
     let images = labels.iter().flat_map(|l| {
         (0..pixels).map(|p| if p == *l as usize { 255 } else { r.random_range(0..120) }).collect::<Vec<u8>>()
     });
     let images = images.collect();
-    Arc::new(Dataset::new(images, labels, pixels, classes).expect("well formed"))
+    Dataset::new(images, labels, pixels, classes).map(Arc::new).map_err(told)
 }
 
 /// Random texts, one in three of them short; words 5 and 6 give the class away.
-fn texts(samples: usize, length: usize, words: usize, seed: u64) -> Arc<Dataset> {
+fn texts(samples: usize, length: usize, words: usize, seed: u64) -> Checked<Arc<Dataset>> {
     let mut r = stream(seed, Purpose::Instance, 0, 0);
     let (mut bytes, mut labels) = (Vec::new(), Vec::new());
     for _ in 0..samples {
@@ -159,7 +163,7 @@ fn texts(samples: usize, length: usize, words: usize, seed: u64) -> Arc<Dataset>
         }
         labels.push(label);
     }
-    Arc::new(Dataset::new(bytes, labels, 2 * length, 2).expect("well formed"))
+    Dataset::new(bytes, labels, 2 * length, 2).map(Arc::new).map_err(told)
 }
 
 fn recipe(agents: usize) -> Recipe {
@@ -188,23 +192,22 @@ fn bert(hidden: usize, layers: usize, heads: usize, words: usize, pool: Pool) ->
 }
 
 fn problem(
-    data: Arc<Dataset>,
-    test: Arc<Dataset>,
+    [data, test]: [Checked<Arc<Dataset>>; 2],
     agents: usize,
     model: Model,
     batch: usize,
-) -> Learning<f32> {
-    let dealt = Arc::new(recipe(agents).deal(data, test).expect("enough samples"));
-    let p = Learning::new(dealt, model, Task::Cleaning { tau: 0.01, psi: 0.2 }, Scaling::Standardised, 3)
-        .expect("it makes sense");
-    if batch > 0 { p.batch(batch) } else { p }
+) -> Checked<Learning<f32>> {
+    let dealt = Arc::new(recipe(agents).deal(data?, test?).map_err(told)?);
+    let task = Task::Cleaning { tau: 0.01, psi: 0.2 };
+    let p = Learning::new(dealt, model, task, Scaling::Standardised, 3).map_err(told)?;
+    Ok(if batch > 0 { p.batch(batch) } else { p })
 }
 
-fn on_device<const N: usize>(far: &DeviceNetwork, mut stack: Stack<f32, N>) -> Stack<f32, N> {
+fn on_device<const N: usize>(device: &DeviceNetwork, mut stack: Stack<f32, N>) -> Stack<f32, N> {
     let ends: Vec<usize> = (0..N).map(|v| stack.cut(v).end).collect();
-    far.place(&mut stack.shared, &ends);
+    device.place(&mut stack.shared, &ends);
     if let Some(private) = &mut stack.private {
-        far.place(private, &[]);
+        device.place(private, &[]);
     }
     stack
 }
@@ -214,13 +217,13 @@ fn compare(
     gpu: &Arc<Gpu>,
     report: &mut Report,
     name: &str,
-    make: &dyn Fn() -> Learning<f32>,
+    make: &dyn Fn() -> Checked<Learning<f32>>,
     precision: Precision,
     most: f64,
-) {
-    let (host, device) = (make(), DeviceLearning::new(gpu, make(), precision).expect("the device takes it"));
+) -> Checked {
+    let (host, device) = (make()?, DeviceLearning::new(gpu, make()?, precision)?);
     let n = Bilevel::agents(&host);
-    let far = DeviceNetwork::new(gpu, Sequence::uniform(Cycle::new(n, 0.4, 3)), Threads::one());
+    let network = DeviceNetwork::new(gpu, Sequence::uniform(Cycle::new(n, 0.4, 3)), Threads::one());
     let width = host.lower();
     let start = host.start();
     let mut r = stream(8, Purpose::Noise, 0, 0);
@@ -244,7 +247,7 @@ fn compare(
         let [_, y, z] = there.row_mut(i);
         [y, z].into_iter().for_each(|d| d[..width - 16].fill(f32::NAN));
     }
-    let (points, mut there) = (on_device(&far, v.clone()), on_device(&far, there));
+    let (points, mut there) = (on_device(&network, v.clone()), on_device(&network, there));
     for k in [0, 3] {
         let (at, penalty) = (At { k, owned: &owned, threads: &threads }, Penalty { f: 0.7, g: 1.3 });
         host.penalty_directions(at, penalty, &v, &mut d);
@@ -257,96 +260,57 @@ fn compare(
     let mut x = Stack::<f32, 1>::zeros(n, &Upper::Shared(width), &[]);
     (0..n).for_each(|i| x.row_mut(i)[0].copy_from_slice(v.row(i)[1]));
     let mut g = Stack::<f32, 1>::zeros(n, &Upper::Shared(width), &[]);
-    let (points, mut there) = (on_device(&far, x.clone()), on_device(&far, g.clone()));
+    let (points, mut there) = (on_device(&network, x.clone()), on_device(&network, g.clone()));
     let at = At { k: 2, owned: &owned, threads: &threads };
     SingleLevel::gradients(&host, at, &x, &mut g);
     SingleLevel::gradients(&device, at, &points, &mut there);
-    report.near(
-        &format!("{name}: a single-level gradient"),
-        apart(&there.shared.to_vec(), g.shared.data()),
-        most,
-    );
+    let worst = apart(&there.shared.to_vec(), g.shared.data());
+    report.near(&format!("{name}: a single-level gradient"), worst, most);
+    gpu.health()
 }
 
-fn gradients(gpu: &Arc<Gpu>, report: &mut Report) {
-    compare(
-        gpu,
-        report,
-        "MLP 784-64-10",
-        &|| problem(images(400, 784, 10, 1), images(50, 784, 10, 2), 4, Model::Mlp(64), 16),
-        Precision::Tf32,
-        1e-3,
-    );
-    compare(
-        gpu,
-        report,
-        "MLP 9-5-3 full batch",
-        &|| problem(images(60, 9, 3, 1), images(50, 9, 3, 2), 3, Model::Mlp(5), 0),
-        Precision::Tf32,
-        1e-3,
-    );
+fn gradients(gpu: &Arc<Gpu>, report: &mut Report) -> Checked {
+    let large = || problem([images(400, 784, 10, 1), images(50, 784, 10, 2)], 4, Model::Mlp(64), 16);
+    compare(gpu, report, "MLP 784-64-10", &large, Precision::Tf32, 1e-3)?;
+    let small = || problem([images(60, 9, 3, 1), images(50, 9, 3, 2)], 3, Model::Mlp(5), 0);
+    compare(gpu, report, "MLP 9-5-3 full batch", &small, Precision::Tf32, 1e-3)?;
     for (precision, word, most) in [(Precision::Tf32, "TF32", 1e-3), (Precision::Bf16, "bf16", 1e-2)] {
-        let small = |pool| {
-            move || {
-                problem(
-                    texts(60, 24, 50, 1),
-                    texts(30, 24, 50, 2),
-                    3,
-                    Model::Bert(bert(64, 2, 4, 50, pool)),
-                    5,
-                )
-            }
-        };
-        compare(
-            gpu,
-            report,
-            &format!("BERT 2x64, first token, {word}"),
-            &small(Pool::First),
-            precision,
-            most,
-        );
-        compare(gpu, report, &format!("BERT 2x64, mean, {word}"), &small(Pool::Mean), precision, most);
-        let mini = || {
-            problem(
-                texts(60, 40, 900, 1),
-                texts(30, 40, 900, 2),
-                2,
-                Model::Bert(bert(384, 6, 12, 900, Pool::First)),
-                2,
-            )
-        };
-        compare(gpu, report, &format!("BERT 6x384, {word}"), &mini, precision, most);
+        for (pool, name) in [(Pool::First, "first token"), (Pool::Mean, "mean")] {
+            let model = Model::Bert(bert(64, 2, 4, 50, pool));
+            let small = || problem([texts(60, 24, 50, 1), texts(30, 24, 50, 2)], 3, model, 5);
+            compare(gpu, report, &format!("BERT 2x64, {name}, {word}"), &small, precision, most)?;
+        }
+        let model = Model::Bert(bert(384, 6, 12, 900, Pool::First));
+        let mini = || problem([texts(60, 40, 900, 1), texts(30, 40, 900, 2)], 2, model, 2);
+        compare(gpu, report, &format!("BERT 6x384, {word}"), &mini, precision, most)?;
+    }
+    Ok(())
+}
+
+fn fab(eta_y: f64) -> Fab {
+    Fab {
+        lambda: 1.0.into(),
+        eta_x: 1.0.into(),
+        eta_y: eta_y.into(),
+        eta_z: None,
+        penalty_form: Default::default(),
     }
 }
 
 /// Whole runs of FAB, host against device: the first iterates agree, and the loss falls.
-fn runs(gpu: &Arc<Gpu>, report: &mut Report) {
+fn runs(gpu: &Arc<Gpu>, report: &mut Report) -> Checked {
     let sequence = Sequence::uniform(Cycle::new(4, 0.4, 3));
-    let fab = Fab {
-        lambda: 1.0.into(),
-        eta_x: 1.0.into(),
-        eta_y: 0.05.into(),
-        eta_z: None,
-        penalty_form: Default::default(),
-    };
-    let make = || {
-        problem(
-            texts(200, 16, 30, 1),
-            texts(100, 16, 30, 2),
-            4,
-            Model::Bert(bert(32, 1, 2, 30, Pool::Mean)),
-            4,
-        )
-    };
-    let (host, device) =
-        (make(), DeviceLearning::new(gpu, make(), Precision::Tf32).expect("the device takes it"));
-    let (mut near, mut far) =
+    let fab = fab(0.05);
+    let model = Model::Bert(bert(32, 1, 2, 30, Pool::Mean));
+    let make = || problem([texts(200, 16, 30, 1), texts(100, 16, 30, 2)], 4, model, 4);
+    let (host, device) = (make()?, DeviceLearning::new(gpu, make()?, Precision::Tf32)?);
+    let (mut here, mut there) =
         (Simulator::new(sequence.clone(), Threads::one()), DeviceNetwork::new(gpu, sequence, Threads::one()));
-    let mut a = Algorithm::<f32>::start(&fab, &host, &mut near, &host.start());
-    let mut b = Algorithm::<f32>::start(&fab, &device, &mut far, &device.start());
+    let mut a = Algorithm::<f32>::start(&fab, &host, &mut here, &host.start());
+    let mut b = Algorithm::<f32>::start(&fab, &device, &mut there, &device.start());
     for k in 0..20 {
-        a.step(k, &host, &mut near);
-        b.step(k, &device, &mut far);
+        a.step(k, &host, &mut here);
+        b.step(k, &device, &mut there);
     }
     for (x, y) in a.views().iter().zip(b.views()) {
         let (x, y) = (x.to_vecs().concat(), y.to_vecs().concat());
@@ -361,58 +325,50 @@ fn runs(gpu: &Arc<Gpu>, report: &mut Report) {
     for ((name, x), (_, y)) in here.iter().zip(&there) {
         println!("  {name:<20} host {x:>12.6}  device {y:>12.6}");
     }
+    gpu.health()
 }
 
-fn iteration(gpu: &Arc<Gpu>, name: &str, device: &DeviceLearning, iterations: usize) {
+fn iteration(gpu: &Arc<Gpu>, name: &str, device: &DeviceLearning, iterations: usize) -> Checked {
     let n = Bilevel::agents(device);
-    let mut far = DeviceNetwork::new(gpu, Sequence::uniform(Cycle::new(n, 0.5, 3)), Threads::one());
-    let fab = Fab {
-        lambda: 1.0.into(),
-        eta_x: 1.0.into(),
-        eta_y: 1e-4.into(),
-        eta_z: None,
-        penalty_form: Default::default(),
-    };
-    let mut state = Algorithm::<f32>::start(&fab, device, &mut far, &device.start());
-    (0..5).for_each(|k| state.step(k, device, &mut far));
+    let mut network = DeviceNetwork::new(gpu, Sequence::uniform(Cycle::new(n, 0.5, 3)), Threads::one());
+    let mut state = Algorithm::<f32>::start(&fab(1e-4), device, &mut network, &device.start());
+    (0..5).for_each(|k| state.step(k, device, &mut network));
     gpu.synchronize();
     let mut times = Vec::new();
     for k in 5..5 + iterations {
         let from = std::time::Instant::now();
-        state.step(k, device, &mut far);
+        state.step(k, device, &mut network);
         gpu.synchronize();
         times.push(from.elapsed().as_secs_f64() * 1e3);
     }
     times.sort_by(f64::total_cmp);
     let many = std::time::Instant::now();
-    (0..iterations).for_each(|k| state.step(100 + k, device, &mut far));
+    (0..iterations).for_each(|k| state.step(100 + k, device, &mut network));
     gpu.synchronize();
+    let each = many.elapsed().as_secs_f64() * 1e3 / iterations as f64;
+    gpu.health()?;
     value(&format!("{name}: median iteration, waited for"), times[iterations / 2], "ms");
-    value(
-        &format!("{name}: mean of {iterations} iterations in a row"),
-        many.elapsed().as_secs_f64() * 1e3 / iterations as f64,
-        "ms",
-    );
+    value(&format!("{name}: mean of {iterations} iterations in a row"), each, "ms");
     value(&format!("{name}: GPU memory at most"), gpu.held().1 as f64 / (1u64 << 30) as f64, "GiB");
+    Ok(())
 }
 
 /// One model against another program's: `folder` holds sizes (text), weights and gradients (32 bits, in this
 /// library's order), tokens and labels.
-fn against(gpu: &Arc<Gpu>, report: &mut Report, folder: &str) {
-    let read = |name: &str| {
-        std::fs::read(format!("{folder}/{name}")).unwrap_or_else(|e| panic!("{folder}/{name}: {e}"))
+fn against(gpu: &Arc<Gpu>, report: &mut Report, folder: &str) -> Checked {
+    let read =
+        |name: &str| std::fs::read(format!("{folder}/{name}")).map_err(|e| format!("{folder}/{name}: {e}"));
+    let floats = |name: &str| -> Checked<Vec<f32>> {
+        Ok(read(name)?.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
     };
-    let floats = |name: &str| {
-        read(name).chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect::<Vec<f32>>()
+    let sizes: Result<Vec<usize>, _> =
+        String::from_utf8_lossy(&read("sizes")?).split_whitespace().map(str::parse).collect();
+    let [vocabulary, positions, hidden, layers, heads, intermediate, length] =
+        sizes.map_err(|e| format!("{folder}/sizes: {e}"))?[..]
+    else {
+        return Err(format!("{folder}/sizes: seven numbers are needed"));
     };
-    let sizes: Vec<usize> = String::from_utf8_lossy(&read("sizes"))
-        .split_whitespace()
-        .map(|s| s.parse().expect("a number"))
-        .collect();
-    let [vocabulary, positions, hidden, layers, heads, intermediate, length] = sizes[..] else {
-        panic!("seven sizes")
-    };
-    let model = Bert {
+    let model = Model::Bert(Bert {
         vocabulary,
         positions,
         types: 2,
@@ -422,103 +378,98 @@ fn against(gpu: &Arc<Gpu>, report: &mut Report, folder: &str) {
         intermediate,
         epsilon: 1e-12,
         pool: Pool::First,
-    };
-    let data = Arc::new(Dataset::new(read("tokens"), read("labels"), 2 * length, 2).expect("well formed"));
+    });
+    let data = Arc::new(Dataset::new(read("tokens")?, read("labels")?, 2 * length, 2).map_err(told)?);
     let make = || {
-        let recipe = Recipe {
-            agents: 1,
-            partition: Partition::Uniform,
-            split: Split::Share(0.5),
-            noise: Noise::Uniform,
-            cr: 0.0,
-            seed: 5,
-        };
-        let dealt = Arc::new(recipe.deal(data.clone(), data.clone()).expect("enough samples"));
-        Learning::<f32>::new(
-            dealt,
-            Model::Bert(model),
-            Task::Cleaning { tau: 0.0, psi: 0.0 },
-            Scaling::Unit,
-            3,
-        )
-        .expect("it makes sense")
+        let clean = Recipe { partition: Partition::Uniform, split: Split::Share(0.5), cr: 0.0, ..recipe(1) };
+        let dealt = Arc::new(clean.deal(data.clone(), data.clone()).map_err(told)?);
+        let task = Task::Cleaning { tau: 0.0, psi: 0.0 };
+        Learning::<f32>::new(dealt, model, task, Scaling::Unit, 3).map_err(told)
     };
     let (weights, expected, owned, threads) =
-        (floats("weights"), floats("gradients"), [0usize], Threads::new(8));
-    let (host, mut x) = (make(), Stack::<f32, 1>::zeros(1, &Upper::Shared(weights.len()), &[]));
-    assert_eq!(weights.len(), Bilevel::lower(&host), "the number of parameters");
+        (floats("weights")?, floats("gradients")?, [0usize], Threads::new(8));
+    let (host, mut x) = (make()?, Stack::<f32, 1>::zeros(1, &Upper::Shared(weights.len()), &[]));
+    if weights.len() != Bilevel::lower(&host) || expected.len() > weights.len() {
+        return Err(format!("{folder}: {} parameters are needed", Bilevel::lower(&host)));
+    }
     x.row_mut(0)[0].copy_from_slice(&weights);
-    let far = DeviceNetwork::new(gpu, Sequence::uniform(Cycle::new(1, 0.4, 3)), Threads::one());
+    let network = DeviceNetwork::new(gpu, Sequence::uniform(Cycle::new(1, 0.4, 3)), Threads::one());
     let at = At { k: 0, owned: &owned, threads: &threads };
     let mut g = Stack::<f32, 1>::zeros(1, &Upper::Shared(weights.len()), &[]);
-    let (points, mut there) = (on_device(&far, x.clone()), on_device(&far, g.clone()));
+    let (points, mut there) = (on_device(&network, x.clone()), on_device(&network, g.clone()));
     SingleLevel::gradients(&host, at, &x, &mut g);
-    report.near(
-        &format!("host against PyTorch in double, {layers} layers"),
-        apart(g.row(0)[0], &expected),
-        1e-4,
-    );
+    let worst = apart(g.row(0)[0], &expected);
+    report.near(&format!("host against PyTorch in double, {layers} layers"), worst, 1e-4);
     for (precision, most) in [(Precision::Tf32, 1e-3), (Precision::Bf16, 1e-2)] {
-        let device = DeviceLearning::new(gpu, make(), precision).expect("it fits");
+        let device = DeviceLearning::new(gpu, make()?, precision)?;
         SingleLevel::gradients(&device, at, &points, &mut there);
-        let found = there.shared.to_vec();
-        report.near(
-            &format!("device in {precision:?} against PyTorch in double, {layers} layers"),
-            apart(&found[..expected.len()], &expected),
-            most,
-        );
+        let worst = apart(&there.shared.to_vec()[..expected.len()], &expected);
+        let what = format!("device in {precision:?} against PyTorch in double, {layers} layers");
+        report.near(&what, worst, most);
     }
+    gpu.health()
 }
 
-fn main() {
-    let asked: Vec<String> = std::env::args().skip(1).collect();
+/// Does what is asked for on a GPU.
+fn check(gpu: &Arc<Gpu>, report: &mut Report, asked: &[String]) -> Checked {
     let wanted = |name: &str| asked.is_empty() || asked.iter().any(|a| a == name);
-    if asked.iter().any(|a| a == "kernels") {
-        // Needs NVRTC alone.
-        println!("{:?}", dibo_cuda::check_kernels());
-        return;
-    }
-    let gpu = Gpu::new(0).unwrap_or_else(|e| {
-        eprintln!("{e}");
-        std::process::exit(2)
-    });
     println!("{}, {:.1} GiB free", gpu.name(), gpu.memory().0 as f64 / (1u64 << 30) as f64);
-    let mut report = Report { wrong: false };
     if let Some(folder) = asked.iter().position(|a| a == "against").and_then(|i| asked.get(i + 1)) {
-        against(&gpu, &mut report, folder);
+        against(gpu, report, folder)?;
     }
     if wanted("rows") {
-        rows(&gpu, &mut report);
+        for (n, width) in [(1, 5), (3, 45), (10, 30_001), (16, 1000), (32, 777), (40, 500)] {
+            rows(gpu, report, n, width)?;
+        }
+        mixing_speed(gpu)?;
     }
     if wanted("gradients") {
-        gradients(&gpu, &mut report);
+        gradients(gpu, report)?;
     }
     if wanted("runs") {
-        runs(&gpu, &mut report);
+        runs(gpu, report)?;
     }
     if wanted("mlp") {
-        let make = || problem(images(6000, 784, 10, 1), images(100, 784, 10, 2), 10, Model::Mlp(256), 64);
-        iteration(
-            &gpu,
-            "MLP n=10 h=256 batch 64",
-            &DeviceLearning::new(&gpu, make(), Precision::Tf32).expect("it fits"),
-            200,
-        );
+        let host = problem([images(6000, 784, 10, 1), images(100, 784, 10, 2)], 10, Model::Mlp(256), 64)?;
+        let device = DeviceLearning::new(gpu, host, Precision::Tf32)?;
+        iteration(gpu, "MLP n=10 h=256 batch 64", &device, 200)?;
     }
     for (which, precision) in [("bert-tf32", Precision::Tf32), ("bert-bf16", Precision::Bf16)] {
-        if wanted("bert") || wanted(which) {
-            for (name, hidden, layers) in [("MiniLM size", 384, 6), ("BERT-base size", 768, 12)] {
-                let model = Model::Bert(bert(hidden, layers, 12, 30522, Pool::First));
-                let make = || problem(texts(2000, 128, 30000, 1), texts(100, 128, 30000, 2), 10, model, 4);
-                iteration(
-                    &gpu,
-                    &format!("{name} n=10 batch 4, {which}"),
-                    &DeviceLearning::new(&gpu, make(), precision).expect("it fits"),
-                    20,
-                );
-            }
+        if !wanted("bert") && !wanted(which) {
+            continue;
+        }
+        for (name, hidden, layers) in [("MiniLM size", 384, 6), ("BERT-base size", 768, 12)] {
+            let model = Model::Bert(bert(hidden, layers, 12, 30522, Pool::First));
+            let data = [texts(2000, 128, 30000, 1), texts(100, 128, 30000, 2)];
+            let device = DeviceLearning::new(gpu, problem(data, 10, model, 4)?, precision)?;
+            iteration(gpu, &format!("{name} n=10 batch 4, {which}"), &device, 20)?;
         }
     }
+    // What is still under way may fail too.
+    gpu.synchronize();
+    gpu.health()
+}
+
+fn main() -> ExitCode {
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    if asked.iter().any(|a| a == "kernels") {
+        // Needs NVRTC alone.
+        let checked = dibo_cuda::check_kernels();
+        println!("{checked:?}");
+        return ExitCode::from(u8::from(checked.is_err()));
+    }
+    let gpu = match Gpu::new(0) {
+        Ok(gpu) => gpu,
+        Err(e) => {
+            eprintln!("{e}");
+            return ExitCode::from(2);
+        }
+    };
+    let mut report = Report { wrong: false };
+    if let Err(e) = check(&gpu, &mut report, &asked) {
+        eprintln!("{e}");
+        return ExitCode::FAILURE;
+    }
     println!("{}", if report.wrong { "SOMETHING IS WRONG" } else { "all near" });
-    std::process::exit(i32::from(report.wrong));
+    ExitCode::from(u8::from(report.wrong))
 }

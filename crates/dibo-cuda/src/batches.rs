@@ -1,6 +1,6 @@
 //! A batch on the device: which samples each agent uses, with what factors, and what their losses are.
-use crate::arguments;
-use crate::gpu::{Gpu, Memory};
+use crate::gpu::{Gpu, arguments};
+use crate::memory::Memory;
 use cudarc::driver::CudaFunction;
 use dibo::data::Dataset;
 use std::sync::Arc;
@@ -23,27 +23,27 @@ impl Place {
     pub const EMPTY: Place = Place { sample: 0, own: -1, label: 0, factor: 0.0 };
 }
 
-/// Room for a batch: `each` places for every agent, the first `train` of them for training samples.
+/// Memory for a batch: `each` places for every agent, the first `train` of them for training samples.
 pub(crate) struct Batch {
     table: Memory,
     weights: Memory,
     losses: [Memory; 2],
     right: Memory,
-    room: usize,
+    capacity: usize,
     pub agents: usize,
     pub each: usize,
     pub train: usize,
 }
 
 impl Batch {
-    pub fn new(gpu: &Arc<Gpu>, room: usize) -> Self {
-        let numbers = |each: usize| Memory::zeros(gpu, room * each);
+    pub fn new(gpu: &Arc<Gpu>, capacity: usize) -> Self {
+        let numbers = |each: usize| Memory::zeros(gpu, capacity * each);
         Batch {
             table: numbers(size_of::<Place>()),
             weights: numbers(4),
             losses: [numbers(4), numbers(4)],
             right: numbers(4),
-            room,
+            capacity,
             agents: 0,
             each: 0,
             train: 0,
@@ -56,8 +56,12 @@ impl Batch {
 
     /// Takes over the places of every agent: those of training first, all of one length.
     pub fn fill(&mut self, places: &[Place], agents: usize, train: usize) {
+        if places.is_empty() || agents == 0 {
+            self.table.gpu().fail("a batch without samples");
+            return;
+        }
         (self.agents, self.each, self.train) = (agents, places.len() / agents, train);
-        if places.len() > self.room {
+        if places.len() > self.capacity {
             *self = Batch { agents, each: self.each, train, ..Batch::new(self.table.gpu(), places.len()) };
         }
         self.table.write(0, places);
@@ -130,7 +134,14 @@ pub(crate) struct Pass<'a> {
     /// Parameters of the first agent, and numbers from one agent's to the next's.
     pub parameters: u64,
     pub stride: usize,
-    /// Gradients of the first agent, at the same distances, and the factor of the parameters that is added to
-    /// them.
-    pub gradients: Option<(u64, f32)>,
+    pub gradients: Option<Gradients>,
+}
+
+/// Where a pass leaves gradients.
+#[derive(Clone, Copy)]
+pub(crate) struct Gradients {
+    /// Those of the first agent; the others lie at the parameters' distances.
+    pub at: u64,
+    /// The factor of the parameters that is added to their gradients.
+    pub weight_decay: f32,
 }

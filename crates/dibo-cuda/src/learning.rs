@@ -1,17 +1,19 @@
 //! Cleaning problems on the device: the host's problem says which samples are whose and when; gradients and
 //! metrics are computed on the GPU.
-use crate::arguments;
-use crate::batches::{Batch, Pass, Place, Samples};
-use crate::bert::DeviceBert;
-use crate::gpu::{Gpu, Memory};
+use crate::batches::{Batch, Gradients, Pass, Place, Samples};
+use crate::bert::{DeviceBert, Sizes};
+use crate::gpu::{Gpu, arguments};
+use crate::kernels::LEARNING;
+use crate::memory::Memory;
 use crate::mlp::Mlp;
 use crate::products::Kind;
 use crate::rows::DeviceRows;
 use cudarc::driver::CudaFunction;
 use dibo::data::Dataset;
-use dibo::problem::learning::{Learning, Model, TRIED, Task};
+use dibo::problem::learning::bert::Bert;
+use dibo::problem::learning::{Learning, Model, Net, TRIED, Task};
 use dibo::problem::{At, Bilevel, Penalty, SingleLevel, Start};
-use dibo::rows::{Rows, Stack, Upper, View};
+use dibo::rows::{Stack, Upper, View};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,10 +27,17 @@ pub enum Precision {
     Bf16,
 }
 
+/// A metric of a state, with its name.
+type Metric = (&'static str, f64);
+
+/// The kernels that are looked for by name.
+pub(crate) const KERNELS: [&str; 2] = ["sample_weights", "psi_directions"];
+
 /// A cleaning problem on a GPU.
 pub struct DeviceLearning {
     host: Learning<f32>,
     gpu: Arc<Gpu>,
+    /// Where each agent's ψ begins.
     starts: Memory,
     data: Samples,
     test: Samples,
@@ -37,6 +46,7 @@ pub struct DeviceLearning {
     work: Mutex<Work>,
 }
 
+/// What a pass writes, for one at a time.
 struct Work {
     model: DeviceModel,
     batch: Batch,
@@ -55,7 +65,7 @@ impl DeviceModel {
         }
     }
 
-    /// Samples that there is room for already, where room is dear.
+    /// Texts that there is a workspace for already: it is too large to grow for metrics alone.
     fn texts(&self) -> Option<usize> {
         match self {
             DeviceModel::Mlp(_) => None,
@@ -64,6 +74,9 @@ impl DeviceModel {
     }
 
     fn pass(&mut self, p: &Pass<'_>) {
+        if p.used == 0 {
+            return p.samples.bytes.gpu().fail("a pass over no samples");
+        }
         match self {
             DeviceModel::Mlp(mlp) => mlp.pass(p),
             DeviceModel::Bert(bert) => bert.pass(p),
@@ -74,10 +87,6 @@ impl DeviceModel {
 /// Bytes of activations at most.
 const LIMIT: usize = 12 << 30;
 
-pub(crate) fn sources() -> Vec<(&'static str, Vec<String>)> {
-    std::iter::once((include_str!("kernels/learning.cu"), vec![])).chain(crate::bert::sources()).collect()
-}
-
 /// Bytes that a run needs on the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
@@ -85,13 +94,13 @@ pub struct Need {
     vectors: usize,
     width: usize,
     /// The algorithm's vectors of all agents.
-    pub state: usize,
+    state: usize,
     /// What a pass remembers for the way back.
-    pub activations: usize,
+    activations: usize,
     /// Parameters as 16 bits.
-    pub copies: usize,
+    copies: usize,
     /// Samples, workspace and small things.
-    pub data: usize,
+    data: usize,
 }
 
 impl Need {
@@ -132,12 +141,9 @@ pub fn need(host: &Learning<f32>, precision: Precision, vectors: usize) -> Resul
     let each = (each[0] + each[1]).max((0..agents).map(|a| host.single_batch(a, 0).len()).max().unwrap_or(1));
     let (activations, copies) = match net.model {
         Model::Bert(bert) => {
-            let kind = kind(precision);
-            let text = DeviceBert::text_bytes(&bert, net.classes, net.pixels / 2, kind);
-            let piece = DeviceBert::piece_of(text, LIMIT, agents, each);
-            let encoder =
-                bert.places(net.classes).head.weight.start - bert.places(net.classes).norm.shift.end;
-            (agents * piece * text, if kind == Kind::Bf16 { 2 * agents * encoder } else { 0 })
+            let sizes = bert_sizes(net, bert, precision);
+            let copies = if sizes.kind == Kind::Bf16 { 2 * agents * sizes.encoder().len() } else { 0 };
+            (agents * sizes.piece(LIMIT, agents, each) * sizes.text_bytes(), copies)
         }
         Model::Mlp(units) => (4 * agents * each * (net.inputs() + 2 * units + net.classes + 16), 0),
         _ => (0, 0),
@@ -154,61 +160,74 @@ pub fn need(host: &Learning<f32>, precision: Precision, vectors: usize) -> Resul
     })
 }
 
-fn kind(precision: Precision) -> Kind {
-    match precision {
+fn bert_sizes(net: &Net, bert: Bert, precision: Precision) -> Sizes {
+    let kind = match precision {
         Precision::Tf32 => Kind::F32,
         Precision::Bf16 => Kind::Bf16,
+    };
+    // A token has two bytes.
+    Sizes { bert, classes: net.classes, length: net.pixels / 2, kind }
+}
+
+fn device_model(gpu: &Arc<Gpu>, host: &Learning<f32>, precision: Precision) -> Result<DeviceModel, String> {
+    let net = *host.net();
+    Ok(match net.model {
+        Model::Mlp(units) => DeviceModel::Mlp(Box::new(Mlp::new(gpu, net, units, host.scaling(), 64)?)),
+        Model::Bert(bert) => {
+            let sizes = bert_sizes(&net, bert, precision);
+            DeviceModel::Bert(Box::new(DeviceBert::new(gpu, sizes, LIMIT)?))
+        }
+        _ => {
+            return Err(
+                "a linear model does not run on the GPU; leave --device away, or take an MLP or BERT".into(),
+            );
+        }
+    })
+}
+
+/// Lays out the agents' places, each with the factor of its mean: first those of training, then those of
+/// validation. Says how many of an agent's are for training.
+fn lay(places: &mut Vec<Place>, lists: &[[Vec<Place>; 2]]) -> usize {
+    let most = |part: usize| lists.iter().map(|l| l[part].len()).max().unwrap_or(0);
+    let sizes = [most(0), most(1)];
+    places.clear();
+    for list in lists {
+        for (part, size) in list.iter().zip(sizes) {
+            let empty = std::iter::repeat_n(Place::EMPTY, size - part.len());
+            places.extend(part.iter().copied().chain(empty));
+        }
     }
+    sizes[0]
 }
 
 impl DeviceLearning {
-    /// Puts the data and the model's room on the GPU; says what the device does not support.
+    /// Puts the data and the model's workspace on the GPU; says what the device does not support, or that its
+    /// memory is full.
     pub fn new(gpu: &Arc<Gpu>, host: Learning<f32>, precision: Precision) -> Result<Self, String> {
-        let (net, dealt) = (*host.net(), host.dealt());
+        let dealt = host.dealt();
         if !matches!(host.task(), Task::Cleaning { .. }) {
             return Err("tuning does not run on the GPU; leave --device away".into());
         }
-        let model = match net.model {
-            Model::Mlp(units) => DeviceModel::Mlp(Box::new(Mlp::new(gpu, net, units, host.scaling(), 64)?)),
-            Model::Bert(bert) => DeviceModel::Bert(Box::new(DeviceBert::new(
-                gpu,
-                bert,
-                net.classes,
-                net.pixels / 2,
-                kind(precision),
-                LIMIT,
-            )?)),
-            _ => {
-                return Err(
-                    "a linear model does not run on the GPU; leave --device away, or take an MLP or BERT"
-                        .into(),
-                );
-            }
-        };
-        let module = gpu.module(include_str!("kernels/learning.cu"), vec![])?;
-        let kernel = |name: &str| module.load_function(name).map_err(|e| format!("kernel {name}: {e}"));
-        let text = matches!(net.model, Model::Bert(_));
-        let widths: Vec<usize> = dealt.hands.iter().map(|h| h.train.len()).collect();
-        // Where each agent's ψ begins, as `Rows::ragged` lays them out.
-        let mut starts = vec![0i64];
-        widths.iter().for_each(|w| {
-            starts.push(starts[starts.len() - 1] + w.next_multiple_of(dibo::rows::GROUP) as i64)
-        });
-        Ok(DeviceLearning {
+        let model = device_model(gpu, &host, precision)?;
+        let [weigh, psi] = gpu.kernels(LEARNING, vec![], KERNELS)?;
+        let text = matches!(host.net().model, Model::Bert(_));
+        // As `Rows::ragged` lays them out.
+        let (mut starts, mut end) = (vec![0], 0);
+        for hand in &dealt.hands {
+            end += hand.train.len().next_multiple_of(dibo::rows::GROUP) as i64;
+            starts.push(end);
+        }
+        let problem = DeviceLearning {
             starts: Memory::of(gpu, &starts),
             data: Samples::new(gpu, &dealt.data, text),
             test: Samples::new(gpu, &dealt.test, text),
-            weigh: kernel("sample_weights")?,
-            psi: kernel("psi_directions")?,
+            weigh,
+            psi,
             work: Mutex::new(Work { model, batch: Batch::new(gpu, 1024), places: Vec::new() }),
             gpu: gpu.clone(),
             host,
-        })
-    }
-
-    /// The host's side of the problem.
-    pub fn host(&self) -> &Learning<f32> {
-        &self.host
+        };
+        gpu.health().map(|()| problem)
     }
 
     fn work(&self) -> MutexGuard<'_, Work> {
@@ -220,21 +239,6 @@ impl DeviceLearning {
         let (sample, label) = self.host.sample(agent, place);
         let own = if place < self.host.dealt().hands[agent].train.len() { place as i32 } else { -1 };
         Place { sample: sample as i32, own, label: i32::from(label), factor: factor as f32 }
-    }
-
-    /// Lays out the agents' places, each with the factor of its mean: first those of training, then those of
-    /// validation.
-    fn lay(places: &mut Vec<Place>, lists: &[[Vec<Place>; 2]]) -> usize {
-        let most = |part: usize| lists.iter().map(|l| l[part].len()).max().unwrap_or(0);
-        let sizes = [most(0), most(1)];
-        places.clear();
-        for list in lists {
-            for (part, size) in list.iter().zip(sizes) {
-                places
-                    .extend(part.iter().copied().chain(std::iter::repeat_n(Place::EMPTY, size - part.len())));
-            }
-        }
-        sizes[0]
     }
 
     /// Accuracy in percent and mean loss of models on samples with true labels: model by model, `models` of
@@ -249,7 +253,7 @@ impl DeviceLearning {
         which: &[usize],
     ) -> (f64, f64) {
         let Work { model, batch, places } = &mut *self.work();
-        let each = (model.texts().unwrap_or(4096) / models).max(1);
+        let each = (model.texts().unwrap_or(4096) / models.max(1)).max(1);
         let (mut hits, mut loss) = (0i64, 0.0);
         for piece in which.chunks(each) {
             places.clear();
@@ -280,7 +284,8 @@ impl DeviceLearning {
         (100.0 * hits as f64 / count, loss / count)
     }
 
-    fn measure(&self, views: &[View<'_, f32>]) -> Option<Vec<(&'static str, f64)>> {
+    /// Metrics of a state on the device; `None` if it lies on the host.
+    fn measure(&self, views: &[View<'_, f32>]) -> Option<Vec<Metric>> {
         let find = |name: &str| views.iter().find(|v| v.name == name);
         let bilevel = find("y").is_some();
         let view = find(if bilevel { "y" } else { "x" })?;
@@ -318,12 +323,132 @@ impl DeviceLearning {
         }
         Some(values)
     }
-}
 
-const PLACED: &str = "all rows of a stack lie on the device";
+    fn try_penalty_directions(
+        &self,
+        at: At<'_>,
+        penalty: Penalty,
+        v: &Stack<f32, 3>,
+        d: &mut Stack<f32, 3>,
+    ) -> Result<(), String> {
+        self.gpu.health()?;
+        match DeviceRows::of(&v.shared) {
+            // Rows that are missing on the device are a failure that the GPU keeps.
+            Some(rows) => _ = self.device_directions(at, penalty, rows, v, d),
+            None => self.host.penalty_directions(at, penalty, v, d),
+        }
+        self.gpu.health()
+    }
 
-fn far(rows: &Rows<f32>) -> &DeviceRows {
-    DeviceRows::of(rows).expect(PLACED)
+    fn device_directions(
+        &self,
+        at: At<'_>,
+        penalty: Penalty,
+        rows: &DeviceRows,
+        v: &Stack<f32, 3>,
+        d: &Stack<f32, 3>,
+    ) -> Option<()> {
+        let Task::Cleaning { tau, .. } = self.host.task() else { return None };
+        let weight_decay = (penalty.g * tau) as f32;
+        let to = DeviceRows::required(&self.gpu, &d.shared)?;
+        let [psi, dx] = [self.private(v)?, self.private(d)?];
+        let Work { model, batch, places } = &mut *self.work();
+        let lists: Vec<[Vec<Place>; 2]> = at
+            .owned
+            .iter()
+            .map(|agent| {
+                let [train, validation] = self.host.bilevel_batch(*agent, at.k);
+                let (g, f) = (penalty.g / train.len() as f64, penalty.f / validation.len() as f64);
+                [(train, g), (validation, f)]
+                    .map(|(list, factor)| list.into_iter().map(|p| self.place(*agent, p, factor)).collect())
+            })
+            .collect();
+        let train = lay(places, &lists);
+        batch.fill(places, at.owned.len(), train);
+        batch.weigh(&self.weigh, psi.at(), self.starts.at());
+        model.begin();
+        // z has no part in the upper level's loss, so only training samples are passed under it.
+        for (variable, used) in [(1, batch.each), (2, train)] {
+            let offset = 4 * v.cut(variable).start as u64;
+            model.pass(&Pass {
+                samples: &self.data,
+                batch,
+                losses: variable - 1,
+                used,
+                parameters: rows.at() + offset,
+                stride: rows.stride(),
+                gradients: Some(Gradients { at: to.at() + offset, weight_decay }),
+            });
+        }
+        dx.memory().clear();
+        self.psi_directions(dx.at(), psi.at(), batch);
+        Some(())
+    }
+
+    /// ψ's directions, from the losses of y and z.
+    fn psi_directions(&self, dx: u64, psi: u64, batch: &Batch) {
+        let (table, starts, of_y, of_z) = (batch.table(), self.starts.at(), batch.losses(0), batch.losses(1));
+        let (each, train, total) = (batch.each as i32, batch.train as i32, batch.total() as i32);
+        self.gpu.launch(
+            &self.psi,
+            (batch.total().div_ceil(128) as u32, 1, 1),
+            (128, 1),
+            arguments![dx, table, psi, starts, of_y, of_z, each, train, total],
+            "ψ's directions",
+        );
+    }
+
+    /// The agents' own part of a stack, which is ψ in every cleaning problem.
+    fn private<'a>(&self, stack: &'a Stack<f32, 3>) -> Option<&'a DeviceRows> {
+        let rows = self.gpu.require(stack.private.as_ref(), "a stack without ψ in a cleaning problem")?;
+        DeviceRows::required(&self.gpu, rows)
+    }
+
+    fn try_gradients(&self, at: At<'_>, x: &Stack<f32, 1>, d: &mut Stack<f32, 1>) -> Result<(), String> {
+        self.gpu.health()?;
+        match DeviceRows::of(&x.shared) {
+            Some(rows) => {
+                if let Some(to) = DeviceRows::required(&self.gpu, &d.shared) {
+                    self.device_gradients(at, rows, to);
+                }
+            }
+            None => self.host.gradients(at, x, d),
+        }
+        self.gpu.health()
+    }
+
+    fn device_gradients(&self, at: At<'_>, rows: &DeviceRows, to: &DeviceRows) {
+        let Work { model, batch, places } = &mut *self.work();
+        let lists: Vec<[Vec<Place>; 2]> = at
+            .owned
+            .iter()
+            .map(|agent| {
+                let list = self.host.single_batch(*agent, at.k);
+                let each = 1.0 / list.len() as f64;
+                [Vec::new(), list.into_iter().map(|p| self.place(*agent, p, each)).collect()]
+            })
+            .collect();
+        lay(places, &lists);
+        batch.fill(places, at.owned.len(), 0);
+        batch.weigh(&self.weigh, 0, 0);
+        model.begin();
+        let weight_decay = self.host.baseline_shrink() as f32;
+        model.pass(&Pass {
+            samples: &self.data,
+            batch,
+            losses: 0,
+            used: batch.each,
+            parameters: rows.at(),
+            stride: rows.stride(),
+            gradients: Some(Gradients { at: to.at(), weight_decay }),
+        });
+    }
+
+    fn try_state_metrics(&self, views: &[View<'_, f32>]) -> Result<Vec<Metric>, String> {
+        self.gpu.health()?;
+        let metrics = self.measure(views).unwrap_or_else(|| self.host.state_metrics(views));
+        self.gpu.health().map(|()| metrics)
+    }
 }
 
 impl Bilevel<f32> for DeviceLearning {
@@ -348,54 +473,8 @@ impl Bilevel<f32> for DeviceLearning {
     }
 
     fn penalty_directions(&self, at: At<'_>, penalty: Penalty, v: &Stack<f32, 3>, d: &mut Stack<f32, 3>) {
-        let Some(rows) = DeviceRows::of(&v.shared) else {
-            return self.host.penalty_directions(at, penalty, v, d);
-        };
-        self.gpu.bind();
-        let Work { model, batch, places } = &mut *self.work();
-        let lists: Vec<[Vec<Place>; 2]> = at
-            .owned
-            .iter()
-            .map(|agent| {
-                let [train, validation] = self.host.bilevel_batch(*agent, at.k);
-                let (g, f) = (penalty.g / train.len() as f64, penalty.f / validation.len() as f64);
-                [(train, g), (validation, f)]
-                    .map(|(list, factor)| list.into_iter().map(|p| self.place(*agent, p, factor)).collect())
-            })
-            .collect();
-        let train = Self::lay(places, &lists);
-        batch.fill(places, at.owned.len(), train);
-        let (psi, dx) =
-            (far(v.private.as_ref().expect("ψ is private")), far(d.private.as_ref().expect("ψ is private")));
-        batch.weigh(&self.weigh, psi.at(), self.starts.at());
-        model.begin();
-        let Task::Cleaning { tau, .. } = self.host.task() else { return };
-        let shrink = (penalty.g * tau) as f32;
-        let to = far(&d.shared);
-        for (variable, used) in [(1, batch.each), (2, train)] {
-            let offset = 4 * v.cut(variable).start as u64;
-            model.pass(&Pass {
-                samples: &self.data,
-                batch,
-                losses: variable - 1,
-                used,
-                parameters: rows.at() + offset,
-                stride: rows.stride(),
-                gradients: Some((to.at() + offset, shrink)),
-            });
-        }
-        dx.memory().clear();
-        let (d, table, psi, starts, of_y, of_z) =
-            (dx.at(), batch.table(), psi.at(), self.starts.at(), batch.losses(0), batch.losses(1));
-        let (each, train, total) = (batch.each as i32, train as i32, batch.total() as i32);
-        let grid = (batch.total().div_ceil(128) as u32, 1, 1);
-        self.gpu.launch(
-            &self.psi,
-            grid,
-            (128, 1),
-            arguments![d, table, psi, starts, of_y, of_z, each, train, total],
-            "ψ's directions",
-        );
+        // The GPU keeps the failure.
+        let _ = self.try_penalty_directions(at, penalty, v, d);
     }
 
     fn single_level(&self) -> Option<&dyn SingleLevel<f32>> {
@@ -406,9 +485,9 @@ impl Bilevel<f32> for DeviceLearning {
         self.host.start()
     }
 
-    fn state_metrics(&self, views: &[View<'_, f32>]) -> Vec<(&'static str, f64)> {
-        self.gpu.bind();
-        self.measure(views).unwrap_or_else(|| self.host.state_metrics(views))
+    fn state_metrics(&self, views: &[View<'_, f32>]) -> Vec<Metric> {
+        // The GPU keeps the failure.
+        self.try_state_metrics(views).unwrap_or_default()
     }
 }
 
@@ -430,31 +509,22 @@ impl SingleLevel<f32> for DeviceLearning {
     }
 
     fn gradients(&self, at: At<'_>, x: &Stack<f32, 1>, d: &mut Stack<f32, 1>) {
-        let Some(rows) = DeviceRows::of(&x.shared) else { return self.host.gradients(at, x, d) };
-        self.gpu.bind();
-        let Work { model, batch, places } = &mut *self.work();
-        let lists: Vec<[Vec<Place>; 2]> = at
-            .owned
-            .iter()
-            .map(|agent| {
-                let list = self.host.single_batch(*agent, at.k);
-                let each = 1.0 / list.len() as f64;
-                [Vec::new(), list.into_iter().map(|p| self.place(*agent, p, each)).collect()]
-            })
-            .collect();
-        Self::lay(places, &lists);
-        batch.fill(places, at.owned.len(), 0);
-        batch.weigh(&self.weigh, 0, 0);
-        model.begin();
-        let shrink = self.host.baseline_shrink() as f32;
-        model.pass(&Pass {
-            samples: &self.data,
-            batch,
-            losses: 0,
-            used: batch.each,
-            parameters: rows.at(),
-            stride: rows.stride(),
-            gradients: Some((far(&d.shared).at(), shrink)),
-        });
+        // The GPU keeps the failure.
+        let _ = self.try_gradients(at, x, d);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_with_fewer_samples_get_places_that_count_nothing() {
+        let place = |sample: i32| Place { sample, own: 0, label: 1, factor: 0.5 };
+        let lists = [[vec![place(1), place(2)], vec![]], [vec![place(3)], vec![place(4)]]];
+        let mut places = vec![place(9)];
+        assert_eq!(lay(&mut places, &lists), 2);
+        let empty = Place::EMPTY;
+        assert_eq!(places, [place(1), place(2), empty, place(3), empty, place(4)]);
     }
 }

@@ -3,16 +3,22 @@
 //!
 //! Driver, NVRTC and cuBLAS are loaded when [`Gpu::new`] is called; building needs no CUDA toolkit. All state
 //! stays on the device; what comes back is small. All work goes through one stream, in order.
+//!
+//! Failures travel as values: a GPU keeps its first one, skips everything after it, and [`Gpu::health`] tells
+//! it.
 mod batches;
 mod bert;
 mod gpu;
+mod kernels;
 mod learning;
+mod memory;
 mod mlp;
 mod network;
 mod products;
 mod rows;
+mod sticky;
 
-pub use gpu::{Failure, Gpu, check_kernels, kernel_failure};
+pub use gpu::Gpu;
+pub use kernels::check_kernels;
 pub use learning::{DeviceLearning, Need, Precision, need};
 pub use network::DeviceNetwork;
-pub use rows::DeviceRows;

@@ -42,39 +42,43 @@ impl Kind {
     }
 }
 
-/// One matrix per agent: rows `line` numbers apart, agents `apart`. `turned` if its transpose is meant.
+/// One matrix per agent: rows `line` numbers apart, agents `apart`. `transposed` if its
+/// transpose is meant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrix {
     pub at: u64,
     pub kind: Kind,
     pub line: usize,
     pub apart: usize,
-    pub turned: bool,
+    pub transposed: bool,
 }
 
 impl Matrix {
     pub fn new(at: u64, kind: Kind, line: usize, apart: usize) -> Self {
-        Matrix { at, kind, line, apart, turned: false }
+        Matrix { at, kind, line, apart, transposed: false }
     }
 
-    pub fn turned(self) -> Self {
-        Matrix { turned: !self.turned, ..self }
+    pub fn transposed(self) -> Self {
+        Matrix { transposed: !self.transposed, ..self }
     }
 }
 
 /// Shape of a product: (m × k)(k × n), for so many agents.
 pub(crate) type Shape = (usize, usize, usize, usize);
 
+/// All that a plan depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     shape: Shape,
     kinds: [Kind; 3],
     lines: [usize; 4],
     apart: [usize; 4],
-    turned: [bool; 2],
+    transposed: [bool; 2],
     aligned: [u32; 4],
 }
 
+/// How cuBLASLt computes a product.
+#[derive(Clone, Copy)]
 struct Plan {
     operation: sys::cublasLtMatmulDesc_t,
     layouts: [sys::cublasLtMatrixLayout_t; 4],
@@ -94,20 +98,31 @@ pub(crate) struct Products {
 // SAFETY: the handles may be used from any one thread at a time, and `Gpu` holds this behind a lock.
 unsafe impl Send for Products {}
 
+/// Bytes that cuBLASLt may use beside the matrices.
 const WORKSPACE: usize = 64 << 20;
 
 impl Products {
     pub fn new(stream: CUstream) -> Result<Self, String> {
         let lt = result::create_handle().map_err(|e| format!("cuBLASLt does not start: {e:?}"))?;
-        let handle = blas::create_handle().map_err(|e| format!("cuBLAS does not start: {e:?}"))?;
-        // SAFETY: the handle was just made; the stream lives as long as the GPU that owns both; the workspace
-        // is never freed before.
-        let workspace = unsafe {
-            blas_sys::cublasSetStream_v2(handle, stream.cast()).result().map_err(|e| format!("{e:?}"))?;
-            driver::malloc_sync(WORKSPACE)
-                .map_err(|e| format!("no room for {WORKSPACE} bytes of workspace: {e:?}"))?
+        let blas = match blas::create_handle() {
+            Ok(blas) => blas,
+            Err(e) => {
+                // SAFETY: made above, and let go once.
+                let _ = unsafe { result::destroy_handle(lt) };
+                return Err(format!("cuBLAS does not start: {e:?}"));
+            }
         };
-        Ok(Products { lt, blas: handle, stream, workspace, plans: HashMap::new() })
+        // From here on `Drop` lets go of everything.
+        let mut products = Products { lt, blas, stream, workspace: 0, plans: HashMap::new() };
+        // SAFETY: the handle was just made; the stream lives as long as the GPU that owns both; the workspace
+        // is freed with the handles.
+        unsafe {
+            let set = blas_sys::cublasSetStream_v2(blas, stream.cast()).result();
+            set.map_err(|e| format!("cuBLAS does not take the stream: {e}"))?;
+            products.workspace = driver::malloc_sync(WORKSPACE)
+                .map_err(|e| format!("the workspace of {WORKSPACE} bytes does not fit: {e}"))?;
+        }
+        Ok(products)
     }
 
     /// `d = a · b + beta · c` for every agent; `c` may be `d`.
@@ -126,16 +141,18 @@ impl Products {
             kinds: [a.kind, d.kind, c.kind],
             lines: [a.line, b.line, c.line, d.line],
             apart: [a.apart, b.apart, c.apart, d.apart],
-            turned: [a.turned, b.turned],
+            transposed: [a.transposed, b.transposed],
             aligned,
         };
-        if !self.plans.contains_key(&key) {
-            let plan = self
-                .plan(shape, d, a, b, c, aligned)
-                .map_err(|e| format!("no product for {shape:?}: {e:?}"))?;
-            self.plans.insert(key, plan);
-        }
-        let plan = &self.plans[&key];
+        let plan = match self.plans.get(&key) {
+            Some(plan) => *plan,
+            None => {
+                let plan = self.plan(shape, d, a, b, c, aligned);
+                let plan = plan.map_err(|e| format!("no product for {shape:?}: {e}"))?;
+                self.plans.insert(key, plan);
+                plan
+            }
+        };
         let one = 1.0f32;
         // SAFETY: the plan's layouts describe these matrices, which lie in memory that the callers own.
         unsafe {
@@ -158,9 +175,10 @@ impl Products {
                 self.stream.cast(),
             )
         }
-        .map_err(|e| format!("product {shape:?}: {e:?}"))
+        .map_err(|e| format!("{shape:?}: {e}"))
     }
 
+    /// Asks cuBLASLt how to compute a product of such matrices.
     fn plan(
         &self,
         (m, n, k, agents): Shape,
@@ -171,68 +189,25 @@ impl Products {
         aligned: [u32; 4],
     ) -> Result<Plan, result::CublasError> {
         use sys::cublasLtMatmulDescAttributes_t::{CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB};
-        use sys::cublasLtMatmulPreferenceAttributes_t as wish;
-        use sys::cublasLtMatrixLayoutAttribute_t::{
-            CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-        };
         let compute = match a.kind {
             Kind::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
             Kind::Bf16 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
         };
         let operation = result::create_matmul_desc(compute, sys::cudaDataType::CUDA_R_32F)?;
-        let layout = |matrix: Matrix, rows: usize, columns: usize| {
-            // By rows this is rows × columns; by columns the transpose.
-            let (rows, columns) = if matrix.turned { (columns, rows) } else { (rows, columns) };
-            let layout = result::create_matrix_layout(
-                matrix.kind.lt(),
-                columns as u64,
-                rows as u64,
-                matrix.line as i64,
-            )?;
-            let (count, apart) = (agents as i32, matrix.apart as i64);
-            // SAFETY: the layout was just made, and the attributes have these types.
-            unsafe {
-                result::set_matrix_layout_attribute(
-                    layout,
-                    CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
-                    (&raw const count).cast(),
-                    4,
-                )?;
-                result::set_matrix_layout_attribute(
-                    layout,
-                    CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                    (&raw const apart).cast(),
-                    8,
-                )?;
-            }
-            Ok(layout)
-        };
-        let layouts = [layout(b, k, n)?, layout(a, m, k)?, layout(c, m, n)?, layout(d, m, n)?];
-        let preference = result::create_matmul_pref()?;
-        // SAFETY: descriptor and preference were just made, and the attributes have these types.
+        let layouts = [
+            layout(b, k, n, agents)?,
+            layout(a, m, k, agents)?,
+            layout(c, m, n, agents)?,
+            layout(d, m, n, agents)?,
+        ];
+        let preference = preference(aligned)?;
+        // SAFETY: descriptor, layouts and preference were just made, and the attributes have this type.
         unsafe {
-            for (attribute, turned) in
-                [(CUBLASLT_MATMUL_DESC_TRANSA, b.turned), (CUBLASLT_MATMUL_DESC_TRANSB, a.turned)]
+            for (attribute, transposed) in
+                [(CUBLASLT_MATMUL_DESC_TRANSA, b.transposed), (CUBLASLT_MATMUL_DESC_TRANSB, a.transposed)]
             {
-                let value = i32::from(turned);
+                let value = i32::from(transposed);
                 result::set_matmul_desc_attribute(operation, attribute, (&raw const value).cast(), 4)?;
-            }
-            let room = WORKSPACE;
-            let attribute = wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
-            result::set_matmul_pref_attribute(
-                preference,
-                attribute,
-                (&raw const room).cast(),
-                size_of::<usize>(),
-            )?;
-            let [a, b, c, d] = aligned;
-            for (attribute, bytes) in [
-                (wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b),
-                (wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a),
-                (wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c),
-                (wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d),
-            ] {
-                result::set_matmul_pref_attribute(preference, attribute, (&raw const bytes).cast(), 4)?;
             }
             let [b, a, c, d] = layouts;
             let best = result::get_matmul_algo_heuristic(self.lt, operation, b, a, c, d, preference)?;
@@ -252,7 +227,7 @@ impl Products {
         count: usize,
     ) -> Result<(), String> {
         use blas_sys::cublasOperation_t::{CUBLAS_OP_N, CUBLAS_OP_T};
-        let turn = |turned: bool| if turned { CUBLAS_OP_T } else { CUBLAS_OP_N };
+        let operation = |transposed: bool| if transposed { CUBLAS_OP_T } else { CUBLAS_OP_N };
         let compute = match a.kind {
             Kind::F32 => blas_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
             Kind::Bf16 => blas_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
@@ -262,8 +237,8 @@ impl Products {
         unsafe {
             blas_sys::cublasGemmBatchedEx(
                 self.blas,
-                turn(b.turned),
-                turn(a.turned),
+                operation(b.transposed),
+                operation(a.transposed),
                 n as i32,
                 m as i32,
                 k as i32,
@@ -284,8 +259,58 @@ impl Products {
             )
         }
         .result()
-        .map_err(|e| format!("{count} products {:?}: {e:?}", (m, n, k)))
+        .map_err(|e| format!("{count} of {:?}: {e}", (m, n, k)))
     }
+}
+
+/// Describes a matrix of so many rows and columns, after its transposition, to cuBLASLt.
+fn layout(
+    matrix: Matrix,
+    rows: usize,
+    columns: usize,
+    agents: usize,
+) -> Result<sys::cublasLtMatrixLayout_t, result::CublasError> {
+    use sys::cublasLtMatrixLayoutAttribute_t::{
+        CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+    };
+    // By rows this is rows × columns; by columns the transpose.
+    let (rows, columns) = if matrix.transposed { (columns, rows) } else { (rows, columns) };
+    let layout =
+        result::create_matrix_layout(matrix.kind.lt(), columns as u64, rows as u64, matrix.line as i64)?;
+    let (count, apart) = (agents as i32, matrix.apart as i64);
+    // SAFETY: the layout was just made, and the attributes have these types.
+    unsafe {
+        let (attribute, value) = (CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, (&raw const count).cast());
+        result::set_matrix_layout_attribute(layout, attribute, value, 4)?;
+        let (attribute, value) = (CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, (&raw const apart).cast());
+        result::set_matrix_layout_attribute(layout, attribute, value, 8)?;
+    }
+    Ok(layout)
+}
+
+/// What cuBLASLt may rely on: the workspace, and how the matrices a, b, c and d are aligned.
+fn preference([a, b, c, d]: [u32; 4]) -> Result<sys::cublasLtMatmulPreference_t, result::CublasError> {
+    use sys::cublasLtMatmulPreferenceAttributes_t::{
+        CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+    };
+    let preference = result::create_matmul_pref()?;
+    // SAFETY: the preference was just made, and the attributes have these types.
+    unsafe {
+        let (capacity, size) = (WORKSPACE, size_of::<usize>());
+        let (attribute, value) = (CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, (&raw const capacity).cast());
+        result::set_matmul_pref_attribute(preference, attribute, value, size)?;
+        for (attribute, bytes) in [
+            (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b),
+            (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a),
+            (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c),
+            (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d),
+        ] {
+            result::set_matmul_pref_attribute(preference, attribute, (&raw const bytes).cast(), 4)?;
+        }
+    }
+    Ok(preference)
 }
 
 impl Drop for Products {
@@ -300,7 +325,9 @@ impl Drop for Products {
             }
             let _ = result::destroy_handle(self.lt);
             let _ = blas::destroy_handle(self.blas);
-            let _ = driver::free_sync(self.workspace);
+            if self.workspace != 0 {
+                let _ = driver::free_sync(self.workspace);
+            }
         }
     }
 }

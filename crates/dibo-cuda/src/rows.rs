@@ -1,14 +1,28 @@
 //! Rows in the GPU's memory.
-use crate::arguments;
-use crate::gpu::{Gpu, Memory};
+use crate::gpu::{Gpu, arguments};
+use crate::memory::Memory;
 use dibo::rows::{Remote, Rows};
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// The kernels that are looked for by name.
+#[cfg(test)]
+pub(crate) const KERNELS: [&str; 9] = [
+    "add_scaled",
+    "scale_difference",
+    "sub_steps",
+    "divide",
+    "mean_columns",
+    "spread_rows",
+    "gap_rows",
+    "square_rows",
+    "mix_sparse",
+];
+
 /// The numbers of some rows on a GPU.
 #[derive(Debug)]
-pub struct DeviceRows {
+pub(crate) struct DeviceRows {
     memory: Memory,
     starts: Arc<Vec<usize>>,
     ends: Arc<Vec<usize>>,
@@ -16,10 +30,27 @@ pub struct DeviceRows {
 
 /// Where variables end and the step of each, as the kernels want it.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Steps {
     end: [i64; 4],
     eta: [f32; 4],
+}
+
+impl Steps {
+    /// No step at all, where nothing is pulled.
+    pub const NONE: Steps = Steps { end: [i64::MAX; 4], eta: [0.0; 4] };
+
+    /// One step for each variable, of which a kernel knows four at most.
+    fn new(ends: &[usize], values: &[f32]) -> Option<Steps> {
+        if values.len() > 4 || values.len() != ends.len() {
+            return None;
+        }
+        let mut steps = Self::NONE;
+        for (v, (end, value)) in ends.iter().zip(values).enumerate() {
+            (steps.end[v], steps.eta[v]) = (*end as i64, *value);
+        }
+        Some(steps)
+    }
 }
 
 impl DeviceRows {
@@ -34,81 +65,92 @@ impl DeviceRows {
         });
     }
 
-    /// The rows as this GPU's; `None` if they lie on the host.
-    pub(crate) fn of(rows: &Rows<f32>) -> Option<&DeviceRows> {
+    /// The rows as a GPU's; `None` if they lie on the host.
+    pub fn of(rows: &Rows<f32>) -> Option<&DeviceRows> {
         rows.remote().and_then(|r| r.any().downcast_ref())
     }
 
-    fn peer(other: &dyn Remote<f32>) -> &DeviceRows {
-        other.any().downcast_ref().expect("rows of one device")
+    /// The rows as this GPU's, where others of their stack are; a failure if they are not.
+    pub fn required<'a>(gpu: &Gpu, rows: &'a Rows<f32>) -> Option<&'a DeviceRows> {
+        gpu.require(Self::of(rows), "rows of a stack lie partly on the host")
     }
 
-    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
+    /// The other rows of an operation, which must lie on the same GPU in the same shape.
+    fn peer<'a>(&self, other: &'a dyn Remote<f32>) -> Option<&'a DeviceRows> {
+        let other = other.any().downcast_ref::<DeviceRows>();
+        let like = other.filter(|o| Arc::ptr_eq(o.gpu(), self.gpu()) && o.len() == self.len());
+        self.gpu().require(like, "rows of two devices or shapes in one operation")
+    }
+
+    fn gpu(&self) -> &Arc<Gpu> {
         self.memory.gpu()
     }
 
     /// Where the first row begins in the GPU's memory.
-    pub(crate) fn at(&self) -> u64 {
+    pub fn at(&self) -> u64 {
         self.memory.at()
     }
 
-    pub(crate) fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
     /// Numbers from one row to the next.
-    pub(crate) fn stride(&self) -> usize {
+    pub fn stride(&self) -> usize {
         self.starts.get(1).copied().unwrap_or(0)
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.starts.len() - 1
-    }
-
-    /// How many variables a row holds.
-    pub(crate) fn ends(&self) -> usize {
-        self.ends.len()
+    pub fn count(&self) -> usize {
+        self.starts.len().saturating_sub(1)
     }
 
     fn len(&self) -> usize {
-        self.starts[self.count()]
+        self.starts.last().copied().unwrap_or(0)
     }
 
     /// The steps of the variables, for a kernel.
-    pub(crate) fn steps(&self, values: &[f32]) -> Steps {
-        let mut steps = Steps { end: [i64::MAX; 4], eta: [0.0; 4] };
-        assert!(values.len() <= 4 && values.len() == self.ends.len(), "one step for each variable");
-        for (v, value) in values.iter().enumerate() {
-            (steps.end[v], steps.eta[v]) = (self.ends[v] as i64, *value);
-        }
-        steps
+    pub fn steps(&self, values: &[f32]) -> Option<Steps> {
+        self.gpu().require(Steps::new(&self.ends, values), "not one step for each variable")
     }
 
-    fn sums(
-        &self,
-        kernel: &'static str,
-        other: Option<u64>,
-        columns: &Range<usize>,
-        rows: usize,
-    ) -> Vec<f64> {
+    /// Blocks of a kernel in which each row has its own, four numbers a thread.
+    fn row_grid(&self) -> (u32, u32) {
+        (self.gpu().blocks(self.stride() / 4, 256), self.count() as u32)
+    }
+
+    /// Starts a kernel that takes all numbers of two sets of rows, and one factor.
+    fn with_scale(&self, kernel: &'static str, scale: f32, other: &dyn Remote<f32>) {
+        let Some(other) = self.peer(other) else { return };
+        let (a, b, n) = (self.at(), other.at(), self.len() as i64);
+        let grid = (self.gpu().blocks(self.len() / 4, 256), 1);
+        self.gpu().rows_kernel(kernel, grid, 256, arguments![a, scale, b, n]);
+    }
+
+    /// The mean of some columns over the rows, left on the device.
+    pub fn mean_on_device(&self, columns: &Range<usize>) -> Memory {
+        let out = Memory::unset(self.gpu(), 4 * columns.len());
+        let (to, a, from, width) = (out.at(), self.at(), columns.start as i64, columns.len() as i64);
+        let (stride, count) = (self.stride() as i64, self.count() as i32);
+        let grid = (self.gpu().blocks(columns.len(), 256), 1);
+        self.gpu().rows_kernel("mean_columns", grid, 256, arguments![to, a, from, width, stride, count]);
+        out
+    }
+
+    /// `rows` sums over these columns, which `kernel` leaves in parts, one for each block of its grid, at the
+    /// address it gets.
+    fn sums(&self, columns: &Range<usize>, rows: usize, kernel: impl FnOnce((u32, u32), u64)) -> Vec<f64> {
         let blocks = self.gpu().blocks(columns.len(), 256).min(1024);
-        let out = Memory::unset(self.gpu(), rows * blocks as usize * 8);
-        let (to, a, from, width, stride) =
-            (out.at(), self.at(), columns.start as i64, columns.len() as i64, self.stride() as i64);
-        let (b, count) = (other.unwrap_or(0), self.count() as i32);
-        let grid = (blocks, rows as u32);
-        match kernel {
-            "gap_rows" => {
-                self.gpu().rows_kernel(kernel, grid, 256, arguments![to, a, b, from, width, stride, count])
-            }
-            "square_rows" => {
-                self.gpu().rows_kernel(kernel, grid, 256, arguments![to, a, from, width, stride])
-            }
-            _ => self.gpu().rows_kernel(kernel, grid, 256, arguments![to, a, from, width, stride, count]),
-        }
         let mut parts = vec![0.0f64; rows * blocks as usize];
+        let out = Memory::unset(self.gpu(), size_of_val(&parts[..]));
+        kernel((blocks, rows as u32), out.at());
         out.read(0, &mut parts);
         parts.chunks(blocks as usize).map(|p| p.iter().sum()).collect()
+    }
+
+    /// What kernels over columns take: address, first column, columns, stride and rows.
+    fn columns(&self, columns: &Range<usize>) -> (u64, i64, i64, i64, i32) {
+        let (from, width) = (columns.start as i64, columns.len() as i64);
+        (self.at(), from, width, self.stride() as i64, self.count() as i32)
     }
 }
 
@@ -128,7 +170,9 @@ impl Remote<f32> for DeviceRows {
     }
 
     fn copy_from(&mut self, other: &dyn Remote<f32>) {
-        self.memory.copy_from(&Self::peer(other).memory);
+        if let Some(other) = self.peer(other) {
+            self.memory.copy_from(&other.memory);
+        }
     }
 
     fn clear(&mut self) {
@@ -136,37 +180,24 @@ impl Remote<f32> for DeviceRows {
     }
 
     fn add_scaled(&mut self, scale: f32, other: &dyn Remote<f32>) {
-        let (a, b, n) = (self.at(), Self::peer(other).at(), self.len() as i64);
-        self.gpu().rows_kernel(
-            "add_scaled",
-            (self.gpu().blocks(self.len() / 4, 256), 1),
-            256,
-            arguments![a, scale, b, n],
-        );
+        self.with_scale("add_scaled", scale, other);
     }
 
     fn scale_difference(&mut self, scale: f32, other: &dyn Remote<f32>) {
-        let (a, b, n) = (self.at(), Self::peer(other).at(), self.len() as i64);
-        self.gpu().rows_kernel(
-            "scale_difference",
-            (self.gpu().blocks(self.len() / 4, 256), 1),
-            256,
-            arguments![a, scale, b, n],
-        );
+        self.with_scale("scale_difference", scale, other);
     }
 
     fn sub_scaled_columns(&mut self, factors: &[f32], other: &dyn Remote<f32>) {
-        let (a, b, steps, stride) =
-            (self.at(), Self::peer(other).at(), self.steps(factors), self.stride() as i64);
-        let grid = (self.gpu().blocks(self.stride() / 4, 256), self.count() as u32);
-        self.gpu().rows_kernel("sub_steps", grid, 256, arguments![a, b, steps, stride]);
+        let Some((other, steps)) = self.peer(other).zip(self.steps(factors)) else { return };
+        let (a, b, stride) = (self.at(), other.at(), self.stride() as i64);
+        self.gpu().rows_kernel("sub_steps", self.row_grid(), 256, arguments![a, b, steps, stride]);
     }
 
     fn divide_into(&mut self, other: &dyn Remote<f32>, weights: &[f32]) {
-        let few = Memory::of(self.gpu(), weights);
-        let (a, b, w, stride) = (self.at(), Self::peer(other).at(), few.at(), self.stride() as i64);
-        let grid = (self.gpu().blocks(self.stride() / 4, 256), self.count() as u32);
-        self.gpu().rows_kernel("divide", grid, 256, arguments![a, b, w, stride]);
+        let Some(other) = self.peer(other) else { return };
+        let weights = Memory::of(self.gpu(), weights);
+        let (a, b, w, stride) = (self.at(), other.at(), weights.at(), self.stride() as i64);
+        self.gpu().rows_kernel("divide", self.row_grid(), 256, arguments![a, b, w, stride]);
     }
 
     fn mean(&self, columns: Range<usize>) -> Vec<f64> {
@@ -177,13 +208,24 @@ impl Remote<f32> for DeviceRows {
     }
 
     fn spread(&self, columns: Range<usize>) -> f64 {
-        self.sums("spread_rows", None, &columns, 1)[0] / self.count() as f64
+        let (a, from, width, stride, count) = self.columns(&columns);
+        let sums = self.sums(&columns, 1, |grid, to| {
+            self.gpu().rows_kernel("spread_rows", grid, 256, arguments![to, a, from, width, stride, count]);
+        });
+        sums.iter().sum::<f64>() / self.count() as f64
     }
 
     fn gap(&self, columns: Range<usize>, other: &dyn Remote<f32>) -> (f64, f64) {
-        let other = Self::peer(other);
-        let gap = self.sums("gap_rows", Some(other.at()), &columns, 1)[0].sqrt();
-        (gap, other.sums("square_rows", None, &columns, other.count()).iter().map(|s| s.sqrt()).sum())
+        let Some(other) = self.peer(other) else { return (0.0, 0.0) };
+        let (a, from, width, stride, count) = self.columns(&columns);
+        let b = other.at();
+        let gap = self.sums(&columns, 1, |grid, to| {
+            self.gpu().rows_kernel("gap_rows", grid, 256, arguments![to, a, b, from, width, stride, count]);
+        });
+        let sizes = other.sums(&columns, other.count(), |grid, to| {
+            self.gpu().rows_kernel("square_rows", grid, 256, arguments![to, b, from, width, stride]);
+        });
+        (gap.iter().sum::<f64>().sqrt(), sizes.iter().map(|s| s.sqrt()).sum())
     }
 
     fn any(&self) -> &dyn Any {
@@ -195,18 +237,17 @@ impl Remote<f32> for DeviceRows {
     }
 }
 
-impl DeviceRows {
-    /// The mean of some columns over the rows, left on the device.
-    pub(crate) fn mean_on_device(&self, columns: &Range<usize>) -> Memory {
-        let out = Memory::unset(self.gpu(), 4 * columns.len());
-        let (to, a, from, width) = (out.at(), self.at(), columns.start as i64, columns.len() as i64);
-        let (stride, count) = (self.stride() as i64, self.count() as i32);
-        self.gpu().rows_kernel(
-            "mean_columns",
-            (self.gpu().blocks(columns.len(), 256), 1),
-            256,
-            arguments![to, a, from, width, stride, count],
-        );
-        out
+#[cfg(test)]
+mod tests {
+    use super::Steps;
+
+    #[test]
+    fn each_variable_has_its_step() {
+        let steps = Steps::new(&[3, 9], &[0.1, 0.3]);
+        let (end, eta) = ([3, 9, i64::MAX, i64::MAX], [0.1, 0.3, 0.0, 0.0]);
+        assert_eq!(steps, Some(Steps { end, eta }));
+        assert_eq!(Steps::new(&[], &[]), Some(Steps::NONE));
+        assert_eq!(Steps::new(&[3, 9], &[0.1]), None);
+        assert_eq!(Steps::new(&[1; 5], &[0.1; 5]), None);
     }
 }

@@ -1,7 +1,8 @@
-// BERT's parts beside the matrix products. H hidden, I intermediate, L tokens a text, HEADS, CLASSES and MEAN are set when this is compiled, and
-// BF16 if activations have 16 bits; what flows around the layers (residuals, their gradients, normalised values) has 32 bits in any case. A pass computes C texts of each agent: text q is place s0 + q % C of agent q / C in a batch of S places.
-// Parameters of an agent lie `stride` numbers after those of the one before.
-struct Place { int sample, own, label; float factor; };
+// BERT's parts beside the matrix products. H hidden, I intermediate, L tokens a text, HEADS, CLASSES and MEAN
+// are set when this is compiled, and BF16 if activations have 16 bits; what flows around the layers
+// (residuals, their gradients, normalised values) has 32 bits in any case. A pass computes C texts of each
+// agent: text q is place s0 + q % C of agent q / C in a batch of S places. Parameters of an agent lie
+// `stride` numbers after those of the one before.
 
 #ifdef BF16
 typedef unsigned short act;
@@ -14,7 +15,9 @@ __device__ __forceinline__ float4 ld4(const act* p) {
     ushort4 u = *(const ushort4*)p;
     return make_float4(wide(u.x), wide(u.y), wide(u.z), wide(u.w));
 }
-__device__ __forceinline__ void st4(act* p, float4 v) { *(ushort4*)p = make_ushort4(narrow(v.x), narrow(v.y), narrow(v.z), narrow(v.w)); }
+__device__ __forceinline__ void st4(act* p, float4 v) {
+    *(ushort4*)p = make_ushort4(narrow(v.x), narrow(v.y), narrow(v.z), narrow(v.w));
+}
 #else
 typedef float act;
 __device__ __forceinline__ float wide(act a) { return a; }
@@ -23,7 +26,6 @@ __device__ __forceinline__ float4 ld4(const act* p) { return *(const float4*)p; 
 __device__ __forceinline__ void st4(act* p, float4 v) { *(float4*)p = v; }
 #endif
 
-typedef long long big;
 #define QUADS (H / 4)
 #define EACH ((QUADS + 31) / 32)
 
@@ -35,14 +37,21 @@ __device__ __forceinline__ float warp_max(float x) {
     for (int o = 16; o; o >>= 1) x = fmaxf(x, __shfl_xor_sync(~0u, x, o));
     return x;
 }
-__device__ __forceinline__ float4 plus(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
-__device__ __forceinline__ float4 times(float4 a, float4 b) { return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w); }
+__device__ __forceinline__ float4 plus(float4 a, float4 b) {
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+__device__ __forceinline__ float4 times(float4 a, float4 b) {
+    return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
+}
 __device__ __forceinline__ float total4(float4 a) { return (a.x + a.y) + (a.z + a.w); }
 
 __device__ __forceinline__ int place_of(int q, int C, int s0, int S) { return q / C * S + s0 + q % C; }
 
 // One warp normalises one token, of which lane l holds quads l, l + 32, …
-__device__ void normalise(float4* x, act* out, float* beside, float* hat, float* rate, const float* scale, const float* shift, float eps) {
+__device__ void normalise(
+    float4* x, act* out, float* beside, float* hat, float* rate, const float* scale, const float* shift,
+    float eps
+) {
     int lane = threadIdx.x % 32;
     float sum = 0;
     #pragma unroll
@@ -70,8 +79,11 @@ __device__ void normalise(float4* x, act* out, float* beside, float* hat, float*
 
 // The sum of a token's three vectors, normalised.
 // `beside` gets the same with 32 bits, where `out` has fewer.
-extern "C" __global__ void embed(act* out, float* beside, float* hat, float* rate, const unsigned short* data, const Place* batch, const float* words, const float* positions,
-                                 const float* types, const float* scale, const float* shift, big stride, float eps, int C, int s0, int S, int total) {
+extern "C" __global__ void embed(
+    act* out, float* beside, float* hat, float* rate, const unsigned short* data, const Place* batch,
+    const float* words, const float* positions, const float* types, const float* scale, const float* shift,
+    big stride, float eps, int C, int s0, int S, int total
+) {
     int t = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (t >= total) return;
     int q = t / L, p = t % L;
@@ -81,14 +93,19 @@ extern "C" __global__ void embed(act* out, float* beside, float* hat, float* rat
     #pragma unroll
     for (int i = 0; i < EACH; i++) if (lane + 32 * i < QUADS) {
         int c = 4 * (lane + 32 * i);
-        x[i] = plus(plus(*(const float4*)(words + agent + (big)id * H + c), *(const float4*)(positions + agent + (big)p * H + c)), *(const float4*)(types + agent + c));
+        x[i] = plus(plus(*(const float4*)(words + agent + (big)id * H + c),
+                         *(const float4*)(positions + agent + (big)p * H + c)),
+                    *(const float4*)(types + agent + c));
     }
-    normalise(x, out + (big)t * H, beside + (big)t * H, hat + (big)t * H, rate + t, scale + agent, shift + agent, eps);
+    normalise(x, out + (big)t * H, beside + (big)t * H, hat + (big)t * H, rate + t, scale + agent,
+              shift + agent, eps);
 }
 
 // in + bias + residual, normalised.
-extern "C" __global__ void layer_norm(act* out, float* beside, float* hat, float* rate, const float* in, const float* bias, const float* residual, const float* scale, const float* shift,
-                                big stride, float eps, int each, int total) {
+extern "C" __global__ void layer_norm(
+    act* out, float* beside, float* hat, float* rate, const float* in, const float* bias,
+    const float* residual, const float* scale, const float* shift, big stride, float eps, int each, int total
+) {
     int t = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (t >= total) return;
     big agent = (t / each) * stride;
@@ -96,13 +113,19 @@ extern "C" __global__ void layer_norm(act* out, float* beside, float* hat, float
     #pragma unroll
     for (int i = 0; i < EACH; i++) if (lane + 32 * i < QUADS) {
         int c = 4 * (lane + 32 * i);
-        x[i] = plus(plus(*(const float4*)(in + (big)t * H + c), *(const float4*)(residual + (big)t * H + c)), *(const float4*)(bias + agent + c));
+        x[i] = plus(plus(*(const float4*)(in + (big)t * H + c), *(const float4*)(residual + (big)t * H + c)),
+                    *(const float4*)(bias + agent + c));
     }
-    normalise(x, out + (big)t * H, beside + (big)t * H, hat + (big)t * H, rate + t, scale + agent, shift + agent, eps);
+    normalise(x, out + (big)t * H, beside + (big)t * H, hat + (big)t * H, rate + t, scale + agent,
+              shift + agent, eps);
 }
 
-// The gradient by a norm's outputs becomes that by its inputs; `copy` gets it for the matrix products, where they take fewer bits.
-extern "C" __global__ void norm_back(float* back, act* copy, const float* hat, const float* rate, const float* scale, big stride, int each, int total) {
+// The gradient by a norm's outputs becomes that by its inputs; `copy` gets it for the matrix products, where
+// they take fewer bits.
+extern "C" __global__ void norm_back(
+    float* back, act* copy, const float* hat, const float* rate, const float* scale, big stride, int each,
+    int total
+) {
     int t = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (t >= total) return;
     big agent = (t / each) * stride;
@@ -121,8 +144,8 @@ extern "C" __global__ void norm_back(float* back, act* copy, const float* hat, c
     #pragma unroll
     for (int i = 0; i < EACH; i++) if (lane + 32 * i < QUADS) {
         int c = 4 * (lane + 32 * i);
-        float4 to = make_float4(r * (d[i].x - sum - h[i].x * along), r * (d[i].y - sum - h[i].y * along), r * (d[i].z - sum - h[i].z * along),
-                                r * (d[i].w - sum - h[i].w * along));
+        float4 to = make_float4(r * (d[i].x - sum - h[i].x * along), r * (d[i].y - sum - h[i].y * along),
+                                r * (d[i].z - sum - h[i].z * along), r * (d[i].w - sum - h[i].w * along));
         *(float4*)(back + (big)t * H + c) = to;
 #ifdef BF16
         st4(copy + (big)t * H + c, to);
@@ -130,7 +153,8 @@ extern "C" __global__ void norm_back(float* back, act* copy, const float* hat, c
     }
 }
 
-// Sums over an agent's tokens, a block of 32 × 32 threads for 32 columns: in order, so that they are the same every time.
+// Sums over an agent's tokens, a block of 32 × 32 threads for 32 columns: in order, so that they are the same
+// every time.
 __device__ float column_sum(float x) {
     __shared__ float part[32][33];
     __syncthreads();
@@ -140,33 +164,46 @@ __device__ float column_sum(float x) {
 }
 
 // The gradient of a parameter that was `w`: what is there already, or the regulariser's, plus `sum`.
-__device__ __forceinline__ void put(float* g, const float* w, float shrink, int add, float sum) { *g = (add ? *g : shrink ? shrink * *w : 0.f) + sum; }
+__device__ __forceinline__ void put(float* g, const float* w, float weight_decay, int add, float sum) {
+    *g = (add ? *g : weight_decay ? weight_decay * *w : 0.f) + sum;
+}
 
 #ifdef BF16
 __device__ __forceinline__ float wide(float x) { return x; }
 #endif
 
 template <typename T>
-__device__ void columns_of(float* g, const float* w, const T* back, big stride, float shrink, int add, int columns, int each) {
+__device__ void columns_of(
+    float* g, const float* w, const T* back, big stride, float weight_decay, int add, int columns, int each
+) {
     int c = blockIdx.x * 32 + threadIdx.x;
     float sum = 0;
     if (c < columns)
-        for (int t = threadIdx.y; t < each; t += 32) sum += wide(back[((big)blockIdx.y * each + t) * columns + c]);
+        for (int t = threadIdx.y; t < each; t += 32)
+            sum += wide(back[((big)blockIdx.y * each + t) * columns + c]);
     sum = column_sum(sum);
     c = blockIdx.x * 32 + threadIdx.y;
-    if (threadIdx.x == 0 && c < columns) put(g + blockIdx.y * stride + c, w + blockIdx.y * stride + c, shrink, add, sum);
+    if (threadIdx.x == 0 && c < columns)
+        put(g + blockIdx.y * stride + c, w + blockIdx.y * stride + c, weight_decay, add, sum);
 }
 
-extern "C" __global__ void bias_columns(float* g, const float* w, const act* back, big stride, float shrink, int add, int columns, int each) {
-    columns_of(g, w, back, stride, shrink, add, columns, each);
+extern "C" __global__ void bias_columns(
+    float* g, const float* w, const act* back, big stride, float weight_decay, int add, int columns, int each
+) {
+    columns_of(g, w, back, stride, weight_decay, add, columns, each);
 }
 
-extern "C" __global__ void back_columns(float* g, const float* w, const float* back, big stride, float shrink, int add, int columns, int each) {
-    columns_of(g, w, back, stride, shrink, add, columns, each);
+extern "C" __global__ void back_columns(
+    float* g, const float* w, const float* back, big stride, float weight_decay, int add, int columns,
+    int each
+) {
+    columns_of(g, w, back, stride, weight_decay, add, columns, each);
 }
 
-extern "C" __global__ void norm_columns(float* g_scale, float* g_shift, const float* scale, const float* shift, const float* back, const float* hat, big stride,
-                                        float shrink, int add, int each) {
+extern "C" __global__ void norm_columns(
+    float* g_scale, float* g_shift, const float* scale, const float* shift, const float* back,
+    const float* hat, big stride, float weight_decay, int add, int each
+) {
     int c = blockIdx.x * 32 + threadIdx.x;
     float sum = 0, along = 0;
     if (c < H)
@@ -179,19 +216,22 @@ extern "C" __global__ void norm_columns(float* g_scale, float* g_shift, const fl
     c = blockIdx.x * 32 + threadIdx.y;
     if (threadIdx.x == 0 && c < H) {
         big at = blockIdx.y * stride + c;
-        put(g_shift + at, shift + at, shrink, add, sum);
-        put(g_scale + at, scale + at, shrink, add, along);
+        put(g_shift + at, shift + at, weight_decay, add, sum);
+        put(g_scale + at, scale + at, weight_decay, add, along);
     }
 }
 
 extern "C" __global__ void add_bias(act* x, const float* bias, big stride, int columns, int each) {
     big row = blockIdx.x;
     const float* b = bias + (row / each) * stride;
-    for (int c = 4 * threadIdx.x; c < columns; c += 4 * blockDim.x) st4(x + row * columns + c, plus(ld4(x + row * columns + c), *(const float4*)(b + c)));
+    for (int c = 4 * threadIdx.x; c < columns; c += 4 * blockDim.x)
+        st4(x + row * columns + c, plus(ld4(x + row * columns + c), *(const float4*)(b + c)));
 }
 
 __device__ __forceinline__ float gelu(float x) { return 0.5f * x * (1 + erff(x * 0.70710678f)); }
-__device__ __forceinline__ float gelu_slope(float x) { return 0.5f * (1 + erff(x * 0.70710678f)) + x * 0.39894228f * __expf(-0.5f * x * x); }
+__device__ __forceinline__ float gelu_slope(float x) {
+    return 0.5f * (1 + erff(x * 0.70710678f)) + x * 0.39894228f * __expf(-0.5f * x * x);
+}
 
 extern "C" __global__ void bias_gelu(act* up, act* active, const float* bias, big stride, int each) {
     big row = blockIdx.x;
@@ -205,16 +245,19 @@ extern "C" __global__ void bias_gelu(act* up, act* active, const float* bias, bi
 }
 
 extern "C" __global__ void gelu_back(act* back, const act* up, big count) {
-    for (big i = ((big)blockIdx.x * blockDim.x + threadIdx.x) * 4; i < count; i += (big)gridDim.x * blockDim.x * 4) {
+    for (big i = grid_first(4); i < count; i += grid_step(4)) {
         float4 u = ld4(up + i), d = ld4(back + i);
-        st4(back + i, make_float4(d.x * gelu_slope(u.x), d.y * gelu_slope(u.y), d.z * gelu_slope(u.z), d.w * gelu_slope(u.w)));
+        st4(back + i, make_float4(d.x * gelu_slope(u.x), d.y * gelu_slope(u.y),
+                                  d.z * gelu_slope(u.z), d.w * gelu_slope(u.w)));
     }
 }
 
 #define LINES ((L + 31) / 32)
 
 // One warp a line of attention: scores (already scaled) to shares of the tokens that are not padding.
-extern "C" __global__ void softmax(act* look, const float* scores, const Place* batch, const int* lengths, int C, int s0, int S, int total) {
+extern "C" __global__ void softmax(
+    act* look, const float* scores, const Place* batch, const int* lengths, int C, int s0, int S, int total
+) {
     int r = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (r >= total) return;
     int used = lengths[batch[place_of(r / (HEADS * L), C, s0, S)].sample];
@@ -234,10 +277,13 @@ extern "C" __global__ void softmax(act* look, const float* scores, const Place* 
     }
     sum = 1 / warp_sum(sum);
     #pragma unroll
-    for (int i = 0; i < LINES; i++) if (lane + 32 * i < L) look[(big)r * L + lane + 32 * i] = narrow(x[i] * sum);
+    for (int i = 0; i < LINES; i++)
+        if (lane + 32 * i < L) look[(big)r * L + lane + 32 * i] = narrow(x[i] * sum);
 }
 
-extern "C" __global__ void softmax_back(act* out, const float* back, const act* look, float scale, int total) {
+extern "C" __global__ void softmax_back(
+    act* out, const float* back, const act* look, float scale, int total
+) {
     int r = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (r >= total) return;
     float d[LINES], p[LINES], along = 0;
@@ -250,11 +296,14 @@ extern "C" __global__ void softmax_back(act* out, const float* back, const act* 
     }
     along = warp_sum(along);
     #pragma unroll
-    for (int i = 0; i < LINES; i++) if (lane + 32 * i < L) out[(big)r * L + lane + 32 * i] = narrow(scale * p[i] * (d[i] - along));
+    for (int i = 0; i < LINES; i++)
+        if (lane + 32 * i < L) out[(big)r * L + lane + 32 * i] = narrow(scale * p[i] * (d[i] - along));
 }
 
 // What the head sees of each text.
-extern "C" __global__ void pool(float* pooled, const act* x, const Place* batch, const int* lengths, int C, int s0, int S) {
+extern "C" __global__ void pool(
+    float* pooled, const act* x, const Place* batch, const int* lengths, int C, int s0, int S
+) {
     int q = blockIdx.x, used = MEAN ? lengths[batch[place_of(q, C, s0, S)].sample] : 1;
     for (int c = threadIdx.x; c < H; c += blockDim.x) {
         float sum = 0;
@@ -264,8 +313,10 @@ extern "C" __global__ void pool(float* pooled, const act* x, const Place* batch,
 }
 
 // One warp a text: scores, loss, whether the guess is right, and the gradient by the scores.
-extern "C" __global__ void head(float* slopes, float* losses, int* right, const float* pooled, const float* w, const float* bias, big stride, const Place* batch,
-                                const float* weights, int C, int s0, int S, int total) {
+extern "C" __global__ void head(
+    float* slopes, float* losses, int* right, const float* pooled, const float* w, const float* bias,
+    big stride, const Place* batch, const float* weights, int C, int s0, int S, int total
+) {
     int q = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (q >= total) return;
     int place = place_of(q, C, s0, S);
@@ -292,8 +343,10 @@ extern "C" __global__ void head(float* slopes, float* losses, int* right, const 
     }
 }
 
-extern "C" __global__ void head_columns(float* g, float* g_bias, const float* w, const float* bias, const float* slopes, const float* pooled, big stride, float shrink,
-                                        int add, int C) {
+extern "C" __global__ void head_columns(
+    float* g, float* g_bias, const float* w, const float* bias, const float* slopes, const float* pooled,
+    big stride, float weight_decay, int add, int C
+) {
     int c = blockIdx.x * blockDim.x + threadIdx.x, first = blockIdx.y * C;
     big agent = blockIdx.y * stride;
     for (int k = 0; k < CLASSES; k++) {
@@ -303,13 +356,16 @@ extern "C" __global__ void head_columns(float* g, float* g_bias, const float* w,
             if (c < H) sum += d * pooled[(big)(first + s) * H + c];
             all += d;
         }
-        if (c < H) put(g + agent + k * H + c, w + agent + k * H + c, shrink, add, sum);
-        if (c == 0) put(g_bias + agent + k, bias + agent + k, shrink, add, all);
+        if (c < H) put(g + agent + k * H + c, w + agent + k * H + c, weight_decay, add, sum);
+        if (c == 0) put(g_bias + agent + k, bias + agent + k, weight_decay, add, all);
     }
 }
 
 // The head's gradient, back to the tokens that it saw.
-extern "C" __global__ void unpool(float* back, const float* slopes, const float* w, big stride, const Place* batch, const int* lengths, int C, int s0, int S) {
+extern "C" __global__ void unpool(
+    float* back, const float* slopes, const float* w, big stride, const Place* batch, const int* lengths,
+    int C, int s0, int S
+) {
     int q = blockIdx.x / L, t = blockIdx.x % L;
     int used = MEAN ? lengths[batch[place_of(q, C, s0, S)].sample] : 1;
     big agent = (q / C) * stride;
@@ -323,18 +379,25 @@ extern "C" __global__ void unpool(float* back, const float* slopes, const float*
     }
 }
 
-// g = shrink · w over a range of every agent's parameters.
-extern "C" __global__ void begin_range(float* g, const float* w, big stride, big count, float shrink) {
+// g = weight_decay · w over a range of every agent's parameters.
+extern "C" __global__ void begin_range(float* g, const float* w, big stride, big count, float weight_decay) {
     big agent = blockIdx.y * stride;
-    for (big i = ((big)blockIdx.x * blockDim.x + threadIdx.x) * 4; i < count; i += (big)gridDim.x * blockDim.x * 4) {
+    for (big i = grid_first(4); i < count; i += grid_step(4)) {
         float4 v = make_float4(0, 0, 0, 0);
-        if (shrink) { v = *(const float4*)(w + agent + i); v = make_float4(shrink * v.x, shrink * v.y, shrink * v.z, shrink * v.w); }
+        if (weight_decay) {
+            v = *(const float4*)(w + agent + i);
+            v = make_float4(weight_decay * v.x, weight_decay * v.y, weight_decay * v.z, weight_decay * v.w);
+        }
         *(float4*)(g + agent + i) = v;
     }
 }
 
-// One block a token: the block of a word's first place in the agent's texts adds up the gradients of all its places, in order.
-extern "C" __global__ void word_columns(float* g, const float* back, const unsigned short* data, const Place* batch, big stride, int C, int s0, int S) {
+// One block a token: the block of a word's first place in the agent's texts adds up the gradients of all its
+// places, in order.
+extern "C" __global__ void word_columns(
+    float* g, const float* back, const unsigned short* data, const Place* batch, big stride, int C, int s0,
+    int S
+) {
     __shared__ int same[128];
     int agent = blockIdx.y, first = blockIdx.x, all = C * L;
     auto id_at = [&](int t) { return (int)data[(big)batch[agent * S + s0 + t / L].sample * L + t % L]; };
@@ -352,13 +415,19 @@ extern "C" __global__ void word_columns(float* g, const float* back, const unsig
         for (int j = 0; j < 128; j++) if (same[j]) {
             const float* row = back + ((big)agent * all + from + j) * H;
             #pragma unroll
-            for (int i = 0; i < EACH; i++) { int quad = threadIdx.x + 128 * i; if (quad < QUADS) sum[i] = plus(sum[i], *(const float4*)(row + 4 * quad)); }
+            for (int i = 0; i < EACH; i++) {
+                int quad = threadIdx.x + 128 * i;
+                if (quad < QUADS) sum[i] = plus(sum[i], *(const float4*)(row + 4 * quad));
+            }
         }
     }
     #pragma unroll
     for (int i = 0; i < EACH; i++) {
         int quad = threadIdx.x + 128 * i;
-        if (quad < QUADS) { float4* at = (float4*)(g + agent * stride + (big)id * H + 4 * quad); *at = plus(*at, sum[i]); }
+        if (quad < QUADS) {
+            float4* at = (float4*)(g + agent * stride + (big)id * H + 4 * quad);
+            *at = plus(*at, sum[i]);
+        }
     }
 }
 
@@ -373,9 +442,10 @@ extern "C" __global__ void position_columns(float* g, const float* back, big str
 
 // Parameters of a range, as 16 bits, for the matrix products.
 extern "C" __global__ void narrow_range(unsigned short* to, const float* w, big stride, big count) {
-    for (big i = ((big)blockIdx.x * blockDim.x + threadIdx.x) * 4; i < count; i += (big)gridDim.x * blockDim.x * 4) {
+    for (big i = grid_first(4); i < count; i += grid_step(4)) {
         float4 v = *(const float4*)(w + blockIdx.y * stride + i);
-        unsigned x = __float_as_uint(v.x), y = __float_as_uint(v.y), z = __float_as_uint(v.z), u = __float_as_uint(v.w);
+        unsigned x = __float_as_uint(v.x), y = __float_as_uint(v.y);
+        unsigned z = __float_as_uint(v.z), u = __float_as_uint(v.w);
         auto half = [](unsigned b) { return (unsigned short)((b + 0x7fff + ((b >> 16) & 1)) >> 16); };
         *(ushort4*)(to + blockIdx.y * count + i) = make_ushort4(half(x), half(y), half(z), half(u));
     }

@@ -1,9 +1,10 @@
-// What all learning problems share, and the MLP. A batch has S places for each agent, the first `train` of them for training samples. Its table
-// holds four numbers a place: sample, place among the agent's own (−1 for none), label, factor of the loss.
-struct Place { int sample, own, label; float factor; };
+// What all learning problems share, and the MLP. A batch has S places for each agent, the first `train` of
+// them for training samples.
 
 // Factor of each loss: that of the table, times σ(ψ) for training samples where there is a ψ.
-extern "C" __global__ void sample_weights(float* weights, const Place* batch, const float* psi, const long long* starts, int S, int train, int total) {
+extern "C" __global__ void sample_weights(
+    float* weights, const Place* batch, const float* psi, const big* starts, int S, int train, int total
+) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= total) return;
     Place p = batch[i];
@@ -13,44 +14,53 @@ extern "C" __global__ void sample_weights(float* weights, const Place* batch, co
 }
 
 // dx = factor σ(1 − σ)(loss of y − loss of z) at the places of the batch.
-extern "C" __global__ void psi_directions(float* dx, const Place* batch, const float* psi, const long long* starts, const float* of_y, const float* of_z,
-                                          int S, int train, int total) {
+extern "C" __global__ void psi_directions(
+    float* dx, const Place* batch, const float* psi, const big* starts, const float* of_y, const float* of_z,
+    int S, int train, int total
+) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= total || i % S >= train) return;
     Place p = batch[i];
     if (p.own < 0) return;
-    long long at = starts[i / S] + p.own;
+    big at = starts[i / S] + p.own;
     float s = 1 / (1 + expf(-psi[at]));
     dx[at] = p.factor * s * (1 - s) * (of_y[i] - of_z[i]);
 }
 
 // Pixels as numbers, with the 1 of the bias behind them.
-extern "C" __global__ void load_images(float* x, const unsigned char* images, const Place* batch, const float* scale, const float* shift, int pixels, int line) {
-    const unsigned char* image = images + (long long)batch[blockIdx.x].sample * pixels;
-    float* to = x + (long long)blockIdx.x * line;
+extern "C" __global__ void load_images(
+    float* x, const unsigned char* images, const Place* batch, const float* scale, const float* shift,
+    int pixels, int line
+) {
+    const unsigned char* image = images + (big)batch[blockIdx.x].sample * pixels;
+    float* to = x + (big)blockIdx.x * line;
     for (int p = threadIdx.x; p < pixels; p += blockDim.x) to[p] = image[p] * scale[p] + shift[p];
     if (threadIdx.x == 0) to[pixels] = 1;
 }
 
 // Places of each agent that a pass uses: `used` of S; row r is place r % used of agent r / used.
 extern "C" __global__ void relu_rows(float* hidden, int units, int line, int used, int S) {
-    long long row = (long long)(blockIdx.x / used) * S + blockIdx.x % used;
+    big row = (big)(blockIdx.x / used) * S + blockIdx.x % used;
     float* at = hidden + row * line;
     for (int u = threadIdx.x; u < units; u += blockDim.x) at[u] = fmaxf(at[u], 0.f);
     if (threadIdx.x == 0) at[units] = 1;
 }
 
 extern "C" __global__ void mask_rows(float* back, const float* hidden, int units, int line, int used, int S) {
-    long long row = (long long)(blockIdx.x / used) * S + blockIdx.x % used;
+    big row = (big)(blockIdx.x / used) * S + blockIdx.x % used;
     for (int u = threadIdx.x; u < units; u += blockDim.x)
         if (hidden[row * line + u] <= 0) back[row * units + u] = 0;
 }
 
-// From scores to losses, and to weight · (probability − 1 at the label) in place of the scores; also whether the guess is right.
-extern "C" __global__ void entropy(float* scores, const Place* batch, const float* weights, float* losses, int* right, int classes, int line, int used, int S, int rows) {
+// From scores to losses, and to weight · (probability − 1 at the label) in place of the scores; also whether
+// the guess is right.
+extern "C" __global__ void entropy(
+    float* scores, const Place* batch, const float* weights, float* losses, int* right, int classes, int line,
+    int used, int S, int rows
+) {
     int r = blockIdx.x * blockDim.x + threadIdx.x;
     if (r >= rows) return;
-    long long row = (long long)(r / used) * S + r % used;
+    big row = (big)(r / used) * S + r % used;
     float* s = scores + row * line;
     int label = batch[row].label, best = 0;
     for (int c = 1; c < classes; c++) if (s[c] > s[best]) best = c;

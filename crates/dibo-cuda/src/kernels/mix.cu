@@ -1,6 +1,6 @@
-// v⁺ = A v − η t and t⁺ = B t − d for N agents at once: a thread holds the numbers of all agents in W columns, so each is read and written
-// once. A and B come as arguments, which lie in constant memory. N and W are set when this is compiled.
-struct Steps { long long end[4]; float eta[4]; };
+// v⁺ = A v − η t and t⁺ = B t − d for N agents at once: a thread holds the numbers of all agents in W
+// columns, so each is read and written once. A and B come as arguments, which lie in constant memory. N and W
+// are set when this is compiled.
 struct Weights { float a[N * N], b[N * N]; };
 
 #if W == 4
@@ -11,14 +11,12 @@ typedef float2 Some;
 typedef float Some;
 #endif
 
-__device__ __forceinline__ float step_at(const Steps& s, long long c) {
-    return c < s.end[0] ? s.eta[0] : c < s.end[1] ? s.eta[1] : c < s.end[2] ? s.eta[2] : s.eta[3];
-}
-
 // v may be null (nothing is pulled), as may d. `plus`: t is t + d to begin with.
-extern "C" __global__ void __launch_bounds__(128) mix(float* __restrict__ v, float* __restrict__ t, const float* __restrict__ d, int plus, Steps s,
-                                                      long long stride, const __grid_constant__ Weights w) {
-    for (long long c = (blockIdx.x * (long long)blockDim.x + threadIdx.x) * W; c < stride; c += (long long)gridDim.x * blockDim.x * W) {
+extern "C" __global__ void __launch_bounds__(128) mix(
+    float* __restrict__ v, float* __restrict__ t, const float* __restrict__ d, int plus, Steps s, big stride,
+    const __grid_constant__ Weights w
+) {
+    for (big c = grid_first(W); c < stride; c += grid_step(W)) {
         __align__(16) float x[N][W], y[N][W];
         #pragma unroll
         for (int j = 0; j < N; j++) *(Some*)y[j] = *(const Some*)(t + j * stride + c);
