@@ -23,7 +23,7 @@ use text::{AlgorithmSection, Section, Source};
 use toml::de::{DeTable, DeValue};
 
 /// The experiments that come with dibo, by name.
-pub const BUILT_IN: &[(&str, &str)] = &include!("built_in.rs");
+pub use dibo_paper::EXPERIMENTS as BUILT_IN;
 
 /// An experiment file, read and checked.
 pub struct Experiment {
