@@ -7,8 +7,8 @@ pub mod plot;
 mod table;
 pub mod words;
 
-use crate::results::{Curves, Figure, Manifest, write_file};
-use anyhow::{Context, Result, bail};
+use crate::results::{Curves, Figure, Manifest, check_name, write_file};
+use anyhow::{Context, Result};
 use claims::{Claim, Verdict};
 use minijinja::{Environment, HtmlEscape, Value, context};
 use std::path::{Path, PathBuf};
@@ -74,10 +74,7 @@ pub fn write(
 
 /// A figure for the page, drawn and saved; or why it is not drawn.
 fn shown(figure: &Figure, dir: &Path, manifest: &Manifest, curves: &Curves) -> Result<Value> {
-    let plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-    if figure.name.is_empty() || figure.name.starts_with('.') || !figure.name.chars().all(plain) {
-        bail!("figure name `{}` cannot be a file name; use letters, digits, - and _", figure.name);
-    }
+    check_name("a figure's name", &figure.name)?;
     let (mut picture, mut note) = (None, None);
     if figure.kind == "graphs" {
         // Drawn during the run, since the graphs are not in the results; an image cannot run what a foreign
