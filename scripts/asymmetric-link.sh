@@ -24,7 +24,7 @@ ip -n dibo-a addr add 10.99.0.1/24 dev veth-a
 ip -n dibo-b addr add 10.99.0.2/24 dev veth-b
 "$dibo" certificates "$work/certificates" --hosts 10.99.0.1,10.99.0.2 >/dev/null
 # The first of the file's algorithms is enough.
-awk '/^\[\[/ { blocks++ } blocks < 2' "$(dirname "$0")/../experiments/policy.toml" >"$work/run.toml"
+awk '/^\[\[/ { blocks++ } blocks < 2' "$(dirname "$0")/../crates/dibo-paper/experiments/policy.toml" >"$work/run.toml"
 settings=("$work/run.toml" --set run.iterations="$rounds" --set run.every=100 --set problem.omega=0 --seeds 1)
 agent=("$dibo" agent "${settings[@]}" --threads 1 --certificates "$work/certificates" --show-private --out "$work/out")
 ip netns exec dibo-a "${agent[@]}" --own 0-4 --host 10.99.0.1 --listen tls/10.99.0.1:7447 --progress >"$work/progress" 2>"$work/a.log" &

@@ -20,7 +20,8 @@ mod tune;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use dibo_report::{claims, report, results};
+use dibo_paper::claims;
+use dibo_report::{report, results};
 use experiment::Experiment;
 use results::{Curves, Manifest};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
-//! What a run of dibo leaves behind, and what is made of it: results folders, the paper's claims judged on
-//! them, plots and one page.
+//! What a run of dibo leaves behind, and what is made of it: results folders, verdicts on claims, plots and
+//! one page.
 //!
-//! It knows no algorithm and no problem: a results folder is all it reads.
-pub mod claims;
+//! It knows no algorithm, no problem and no claim: a results folder is all it reads, and whoever has claims
+//! brings their judges along (`judge::Judge`).
+pub mod judge;
 pub mod report;
 pub mod results;

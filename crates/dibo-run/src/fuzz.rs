@@ -4,7 +4,7 @@ use super::text::Source;
 use super::*;
 use crate::results::{Curves, Manifest};
 
-const FILE: &str = include_str!("../../../../experiments/sensitivity.toml");
+const FILE: &str = include_str!("../../../dibo-paper/experiments/sensitivity.toml");
 const TRACE: &str = include_str!("../../../dibo/tests/data/oracle-input.json");
 
 fn read(text: &str) -> Result<Experiment> {

@@ -1,4 +1,4 @@
-//! What the paper says, and whether this run agrees.
+//! Claims with their verdicts, as a report shows them.
 
 /// One claim with its verdict.
 #[derive(Clone, Debug)]
@@ -26,4 +26,16 @@ pub enum Verdict {
     HoldsOnlyUnder(String),
     /// The run cannot tell.
     NotMeasured,
+}
+
+impl Verdict {
+    /// In words.
+    pub fn words(&self) -> String {
+        match self {
+            Verdict::Holds => "holds".into(),
+            Verdict::DoesNotHold => "does not hold".into(),
+            Verdict::HoldsOnlyUnder(condition) => format!("holds only under {condition}"),
+            Verdict::NotMeasured => "not measured".into(),
+        }
+    }
 }

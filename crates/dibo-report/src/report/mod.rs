@@ -7,8 +7,8 @@ pub mod plot;
 mod table;
 pub mod words;
 
-use crate::results::{Curves, Manifest, write_file};
-use anyhow::{Context, Result, bail};
+use crate::results::{Curves, Figure, Manifest, check_name, write_file};
+use anyhow::{Context, Result};
 use claims::{Claim, Verdict};
 use minijinja::{Environment, HtmlEscape, Value, context};
 use std::path::{Path, PathBuf};
@@ -41,33 +41,63 @@ pub fn write(
     extras: &[Extra],
 ) -> Result<PathBuf> {
     let path = dir.join("report.html");
-    let mut figures = Vec::new();
-    for figure in &manifest.figures {
-        let plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-        if figure.name.is_empty() || figure.name.starts_with('.') || !figure.name.chars().all(plain) {
-            bail!("figure name `{}` cannot be a file name; use letters, digits, - and _", figure.name);
+    let figures: Vec<Value> =
+        manifest.figures.iter().map(|figure| shown(figure, dir, manifest, curves)).collect::<Result<_>>()?;
+    let wrong = "the report's template is wrong";
+    let mut environment = Environment::new();
+    environment.add_template("report.html", include_str!("template.html")).context(wrong)?;
+    let template = environment.get_template("report.html").context(wrong)?;
+    let (seeds, outcome, machine) = (manifest.seeds.len(), table::outcome(manifest), &manifest.machine);
+    let page = template.render(context! {
+        title => if manifest.title.is_empty() { manifest.name.as_str() } else { manifest.title.as_str() },
+        name => manifest.name.as_str(),
+        about => paragraphs(&manifest.about),
+        seeds => format!("{seeds} seed{}", if seeds == 1 { "" } else { "s" }),
+        head => outcome.head, right => outcome.right, rows => outcome.rows,
+        figures,
+        claims => claims.iter().map(judged).collect::<Vec<_>>(),
+        extras => extras.iter().map(added).collect::<Vec<_>>(),
+        warnings => warnings(manifest),
+        file => manifest.file.as_str(),
+        overrides => manifest.overrides.clone(),
+        seed_list => manifest.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
+        cpu => machine.cpu.as_str(), threads => machine.threads, system => machine.system.as_str(),
+        memory => words::quantity("bytes", machine.memory as f64),
+        peak => manifest.peak_memory.map(|peak| words::quantity("bytes", peak as f64)),
+        seconds => words::quantity("seconds", manifest.seconds),
+        started => date(manifest.started),
+        version => manifest.version.as_str(),
+    });
+    write_file(&path, page.context(wrong)?.as_bytes())?;
+    Ok(path)
+}
+
+/// A figure for the page, drawn and saved; or why it is not drawn.
+fn shown(figure: &Figure, dir: &Path, manifest: &Manifest, curves: &Curves) -> Result<Value> {
+    check_name("a figure's name", &figure.name)?;
+    let (mut picture, mut note) = (None, None);
+    if figure.kind == "graphs" {
+        // Drawn during the run, since the graphs are not in the results; an image cannot run what a foreign
+        // file may hold.
+        match std::fs::read(dir.join("plots").join(format!("{}.svg", figure.name))) {
+            Ok(svg) => picture = Some(image("svg+xml", &svg)),
+            Err(_) => note = Some(format!("Not drawn: plots/{}.svg is missing.", figure.name)),
         }
-        let mut picture = None;
-        let mut note = None;
-        if figure.kind == "graphs" {
-            // Drawn during the run, since the graphs are not in the results; an image cannot run what a
-            // foreign file may hold.
-            match std::fs::read(dir.join("plots").join(format!("{}.svg", figure.name))) {
-                Ok(svg) => picture = Some(image("svg+xml", &svg)),
-                Err(_) => note = Some(format!("Not drawn: plots/{}.svg is missing.", figure.name)),
+    } else {
+        match plot::draw(figure, manifest, curves) {
+            Ok(drawn) => {
+                drawn.save(dir, &figure.name)?;
+                picture = Some(Value::from_safe_string(drawn.svg));
             }
-        } else {
-            match plot::draw(figure, manifest, curves) {
-                Ok(drawn) => {
-                    drawn.save(dir, &figure.name)?;
-                    picture = Some(Value::from_safe_string(drawn.svg));
-                }
-                Err(error) => note = Some(format!("Not drawn: {error:#}.")),
-            }
+            Err(error) => note = Some(format!("Not drawn: {error:#}.")),
         }
-        figures.push(context! { name => figure.name.as_str(), caption => caption(figure, manifest), picture => picture, note => note });
     }
-    let outcome = table::outcome(manifest);
+    let (name, caption) = (figure.name.as_str(), caption(figure, manifest));
+    Ok(context! { name, caption, picture, note })
+}
+
+/// Each warning with the labels of the series that have it.
+fn warnings(manifest: &Manifest) -> Vec<(String, Vec<String>)> {
     let mut warnings: Vec<(String, Vec<String>)> = Vec::new();
     for series in &manifest.series {
         for warning in &series.warnings {
@@ -77,52 +107,35 @@ pub fn write(
             }
         }
     }
-    let claims = claims.iter().map(|claim| {
-        let (class, mark, word) = match &claim.verdict {
-            Verdict::Holds => ("yes", "✓", "holds".to_string()),
-            Verdict::DoesNotHold => ("no", "✗", "does not hold".to_string()),
-            Verdict::HoldsOnlyUnder(condition) => ("partly", "◐", format!("holds only under {condition}")),
-            Verdict::NotMeasured => ("unknown", "–", "not measured".to_string()),
-        };
-        let (id, statement, number, reading) =
-            (claim.id.as_str(), claim.statement.as_str(), claim.number.as_str(), claim.reading.as_str());
-        context! { id, statement, number, reading, class, mark, word }
-    });
-    let extras = extras.iter().map(|extra| match &extra.body {
-        Body::Table(rows) => context! { title => extra.title.as_str(), head => rows.first().cloned(), rows => rows.iter().skip(1).cloned().collect::<Vec<_>>() },
-        Body::Svg(svg) => context! { title => extra.title.as_str(), picture => image("svg+xml", svg.as_bytes()) },
-    });
-    let mut environment = Environment::new();
-    environment
-        .add_template("report.html", include_str!("template.html"))
-        .context("the report's template is wrong")?;
-    let template = environment.get_template("report.html").context("the report's template is wrong")?;
-    let seeds = manifest.seeds.len();
-    let page = template.render(context! {
-        title => if manifest.title.is_empty() { manifest.name.as_str() } else { manifest.title.as_str() },
-        name => manifest.name.as_str(),
-        about => paragraphs(&manifest.about),
-        seeds => format!("{seeds} seed{}", if seeds == 1 { "" } else { "s" }),
-        head => outcome.head, right => outcome.right, rows => outcome.rows,
-        figures,
-        claims => claims.collect::<Vec<_>>(),
-        extras => extras.collect::<Vec<_>>(),
-        warnings,
-        file => manifest.file.as_str(),
-        overrides => manifest.overrides.clone(),
-        seed_list => manifest.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
-        cpu => manifest.machine.cpu.as_str(), threads => manifest.machine.threads, system => manifest.machine.system.as_str(),
-        memory => words::quantity("bytes", manifest.machine.memory as f64),
-        peak => manifest.peak_memory.map(|peak| words::quantity("bytes", peak as f64)),
-        seconds => words::quantity("seconds", manifest.seconds),
-        started => date(manifest.started),
-        version => manifest.version.as_str(),
-    });
-    write_file(&path, page.context("the report's template is wrong")?.as_bytes())?;
-    Ok(path)
+    warnings
 }
 
-fn caption(figure: &crate::results::Figure, manifest: &Manifest) -> String {
+/// A claim for the page.
+fn judged(claim: &Claim) -> Value {
+    let (class, mark) = match &claim.verdict {
+        Verdict::Holds => ("yes", "✓"),
+        Verdict::DoesNotHold => ("no", "✗"),
+        Verdict::HoldsOnlyUnder(_) => ("partly", "◐"),
+        Verdict::NotMeasured => ("unknown", "–"),
+    };
+    let (id, statement, word) = (claim.id.as_str(), claim.statement.as_str(), claim.verdict.words());
+    let (number, reading) = (claim.number.as_str(), claim.reading.as_str());
+    context! { id, statement, number, reading, class, mark, word }
+}
+
+/// An extra part for the page.
+fn added(extra: &Extra) -> Value {
+    let title = extra.title.as_str();
+    match &extra.body {
+        Body::Table(rows) => {
+            let (head, rows) = (rows.first().cloned(), rows.iter().skip(1).cloned().collect::<Vec<_>>());
+            context! { title, head, rows }
+        }
+        Body::Svg(svg) => context! { title, picture => image("svg+xml", svg.as_bytes()) },
+    }
+}
+
+fn caption(figure: &Figure, manifest: &Manifest) -> String {
     let mut caption = figure.title.trim().to_string();
     if caption.is_empty() {
         caption = words::column(&figure.y);

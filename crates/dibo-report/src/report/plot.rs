@@ -227,26 +227,35 @@ fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>> {
         match panels.iter_mut().find(|(known, _)| *known == value) {
             Some((_, panel)) => panel.series.push(member),
             None => {
-                let title = figure.panels.as_ref().map(|key| {
-                    let with = |other: &&String| {
-                        let same = |i: &&usize| setting(**i, key) == value;
-                        *other != key
-                            && !other.starts_with("algorithm.")
-                            && Some(other.as_str()) != across
-                            && chosen.iter().filter(same).all(|i| setting(*i, other) == setting(index, other))
-                            && chosen.iter().any(|i| setting(*i, other) != setting(index, other))
-                    };
-                    let part = |key: &String| format!("{} = {}", words::symbol(key), setting(index, key));
-                    std::iter::once(part(key))
-                        .chain(manifest.series[index].swept.iter().filter(with).map(part))
-                        .collect::<Vec<_>>()
-                        .join(", ")
-                });
+                let key = figure.panels.as_deref();
+                let title = key.map(|key| panel_title(key, index, &chosen, across, manifest));
                 panels.push((value, Panel { title, series: vec![member] }));
             }
         }
     }
     Ok(panels.into_iter().map(|(_, panel)| panel).collect())
+}
+
+/// A panel's title: its setting, and other settings of the network or problem that go with it.
+fn panel_title(
+    key: &str,
+    index: usize,
+    chosen: &[usize],
+    across: Option<&str>,
+    manifest: &Manifest,
+) -> String {
+    let setting = |i: usize, key: &str| manifest.series[i].settings.get(key).map_or("", String::as_str);
+    let same = |i: &&usize| setting(**i, key) == setting(index, key);
+    let with = |other: &&str| {
+        *other != key
+            && !other.starts_with("algorithm.")
+            && Some(*other) != across
+            && chosen.iter().filter(same).all(|i| setting(*i, other) == setting(index, other))
+            && chosen.iter().any(|i| setting(*i, other) != setting(index, other))
+    };
+    let part = |key: &str| format!("{} = {}", words::symbol(key), setting(index, key));
+    let swept = manifest.series[index].swept.iter().map(String::as_str).filter(with).map(part);
+    std::iter::once(part(key)).chain(swept).collect::<Vec<_>>().join(", ")
 }
 
 /// One look per label: colour by algorithm and dashes by variant where that is clear, else both by order.
@@ -417,6 +426,55 @@ struct Drawn {
     lost: bool,
 }
 
+/// The mean lines of one metric, panel by panel, fit for their axes.
+fn load(
+    figure: &Figure,
+    manifest: &Manifest,
+    curves: &Curves,
+    panels: &[Panel],
+    name: &str,
+    log_y: bool,
+) -> Vec<Vec<Drawn>> {
+    let log_x = figure.log.contains('x');
+    let one = |member: &Member| {
+        let mut line = average::mean_line(manifest, curves, member.index, &figure.x, name);
+        if log_y {
+            line = average::positive(line);
+        }
+        line.retain(|point| !log_x || point.x > 0.0);
+        let x: Vec<f64> = line.iter().map(|point| point.x).collect();
+        let line: Vec<Point> =
+            average::thin(&x, MOST_POINTS, log_x).into_iter().map(|index| line[index]).collect();
+        let (lost, all) = average::diverged(manifest, member.index);
+        Drawn { line, look: member.look, lost: all > 0 && lost == all }
+    };
+    let mut loaded: Vec<Vec<_>> = panels.iter().map(|panel| panel.series.iter().map(one).collect()).collect();
+    trim(&mut loaded, log_y);
+    loaded
+}
+
+/// One line with its band, or a dot where it has one point.
+fn one_line(drawn: &Drawn, x_axis: &Axis, axis: &Axis, dotted: bool) -> Plot {
+    let (line, colour) = (&drawn.line, drawn.look.colour());
+    let at: Vec<(f64, f64)> = line.iter().map(|point| (x_axis.place(point.x), axis.place(point.y))).collect();
+    if let [only] = at[..] {
+        return Plot::Scatter(ScatterPlot::new().with_data([only]).with_color(colour).with_size(4.0));
+    }
+    let mut plot = LinePlot::new().with_data(at).with_color(colour).with_stroke_width(2.0);
+    if dotted {
+        plot = plot.with_line_style(LineStyle::Custom("2 3".into()));
+    } else {
+        plot = plot.with_line_style(drawn.look.style());
+        if line.iter().any(|point| point.high > point.low) {
+            let (low, high) =
+                (line.iter().map(|p| axis.place(p.low)), line.iter().map(|p| axis.place(p.high)));
+            plot = plot.with_band(low, high);
+            plot.band = plot.band.map(|band| band.with_opacity(0.18));
+        }
+    }
+    Plot::Line(plot)
+}
+
 fn lines(figure: &Figure, manifest: &Manifest, curves: &Curves, panels: &[Panel]) -> Result<Picture> {
     for name in [Some(&figure.y), figure.y2.as_ref()].into_iter().flatten() {
         if !curves.metrics.contains(name) {
@@ -424,24 +482,7 @@ fn lines(figure: &Figure, manifest: &Manifest, curves: &Curves, panels: &[Panel]
         }
     }
     let (log_x, log_y) = (figure.log.contains('x'), figure.log.contains('y'));
-    let load = |name: &str, log_y: bool| -> Vec<Vec<Drawn>> {
-        let one = |member: &Member| {
-            let mut line = average::mean_line(manifest, curves, member.index, &figure.x, name);
-            if log_y {
-                line = average::positive(line);
-            }
-            line.retain(|point| !log_x || point.x > 0.0);
-            let x: Vec<f64> = line.iter().map(|point| point.x).collect();
-            let line: Vec<Point> =
-                average::thin(&x, MOST_POINTS, log_x).into_iter().map(|index| line[index]).collect();
-            let (lost, all) = average::diverged(manifest, member.index);
-            Drawn { line, look: member.look, lost: all > 0 && lost == all }
-        };
-        let mut loaded: Vec<Vec<_>> =
-            panels.iter().map(|panel| panel.series.iter().map(one).collect()).collect();
-        trim(&mut loaded, log_y);
-        loaded
-    };
+    let load = |name: &str, log_y: bool| load(figure, manifest, curves, panels, name, log_y);
     let left = load(&figure.y, log_y);
     let right = figure.y2.as_ref().map(|name| load(name, false));
     let all =
@@ -460,35 +501,11 @@ fn lines(figure: &Figure, manifest: &Manifest, curves: &Curves, panels: &[Panel]
         (Some(right), Some(name)) => Axis::over(edges(right).into_iter(), name, false),
         _ => None,
     };
-    let plot = |drawn: &Drawn, axis: &Axis, dotted: bool| -> Vec<Plot> {
-        let (line, colour) = (&drawn.line, drawn.look.colour());
-        let at: Vec<(f64, f64)> =
-            line.iter().map(|point| (x_axis.place(point.x), axis.place(point.y))).collect();
-        if let [only] = at[..] {
-            return vec![Plot::Scatter(
-                ScatterPlot::new().with_data([only]).with_color(colour).with_size(4.0),
-            )];
-        }
-        let mut plot = LinePlot::new().with_data(at).with_color(colour).with_stroke_width(2.0);
-        if dotted {
-            plot = plot.with_line_style(LineStyle::Custom("2 3".into()));
-        } else {
-            plot = plot.with_line_style(drawn.look.style());
-            if line.iter().any(|point| point.high > point.low) {
-                plot = plot.with_band(
-                    line.iter().map(|p| axis.place(p.low)),
-                    line.iter().map(|p| axis.place(p.high)),
-                );
-                plot.band = plot.band.map(|band| band.with_opacity(0.18));
-            }
-        }
-        vec![Plot::Line(plot)]
-    };
     let cells = left.iter().enumerate().map(|(index, lines)| {
-        let primary = lines.iter().flat_map(|drawn| plot(drawn, &y_axis, false)).collect();
+        let primary = lines.iter().map(|drawn| one_line(drawn, &x_axis, &y_axis, false)).collect();
         let secondary = match (&right, &y2_axis) {
             (Some(right), Some(axis)) => {
-                right[index].iter().flat_map(|drawn| plot(drawn, axis, true)).collect()
+                right[index].iter().map(|drawn| one_line(drawn, &x_axis, axis, true)).collect()
             }
             _ => Vec::new(),
         };
@@ -610,6 +627,71 @@ fn bars(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pictur
     arrange(panels, cells, base, &[], 70.0 + 34.0 * most as f64)
 }
 
+/// Points with one look.
+type Group = (Look, Vec<Point>);
+
+/// The points of a panel, one per series, by their looks.
+fn groups(
+    figure: &Figure,
+    manifest: &Manifest,
+    panel: &Panel,
+    across: &dyn Fn(usize) -> f64,
+    (log_x, log_y): (bool, bool),
+) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for &Member { index, look, .. } in &panel.series {
+        let runs = manifest.runs.iter().filter(|run| run.series == index && run.outcome != "diverged");
+        let values: Vec<f64> =
+            runs.map(|run| average::ending(run, &figure.y)).filter(|value| value.is_finite()).collect();
+        let (y, sd) = average::mean_sd(&values);
+        let sd = if sd.is_finite() { sd } else { 0.0 };
+        // No whisker below 0 for what is never below 0, such as a count.
+        let floor = if values.iter().all(|value| *value >= 0.0) { 0.0 } else { f64::NEG_INFINITY };
+        let point = Point { x: across(index), y, low: (y - sd).max(floor), high: y + sd };
+        match groups.iter_mut().find(|(known, _)| *known == look) {
+            Some((_, points)) => points.push(point),
+            None => groups.push((look, vec![point])),
+        }
+    }
+    for (_, points) in &mut groups {
+        points.retain(|point| point.y.is_finite() && (!log_x || point.x > 0.0));
+        if log_y {
+            *points = average::positive(std::mem::take(points));
+        }
+        points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    }
+    groups
+}
+
+/// Dots with whiskers, and lines through them where the horizontal axis has an order.
+fn dots(groups: &[Group], x_axis: &Axis, y_axis: &Axis, ordered: bool) -> Vec<Plot> {
+    let mut plots = Vec::new();
+    for (nth, (look, points)) in groups.iter().enumerate().filter(|(_, (_, points))| !points.is_empty()) {
+        let colour = look.colour();
+        // Names have no order, so no line joins them, and dots of one name stand side by side.
+        let aside = if ordered {
+            0.0
+        } else {
+            (nth as f64 - (groups.len() - 1) as f64 / 2.0) * 0.5 / groups.len() as f64
+        };
+        let at: Vec<(f64, f64)> =
+            points.iter().map(|point| (x_axis.place(point.x) + aside, y_axis.place(point.y))).collect();
+        let errors = points
+            .iter()
+            .map(|p| (y_axis.place(p.y) - y_axis.place(p.low), y_axis.place(p.high) - y_axis.place(p.y)));
+        let mut dots = ScatterPlot::new().with_data(at.clone()).with_color(colour).with_size(4.0);
+        if points.iter().any(|point| point.high > point.low) {
+            dots = dots.with_y_err_asymmetric(errors);
+        }
+        if ordered {
+            let line = LinePlot::new().with_data(at).with_color(colour).with_line_style(look.style());
+            plots.push(Plot::Line(line));
+        }
+        plots.push(Plot::Scatter(dots));
+    }
+    plots
+}
+
 fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Picture> {
     let key = figure
         .x
@@ -633,37 +715,8 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
     let log_x = figure.log.contains('x') && numbers.is_some();
     let log_y = figure.log.contains('y');
     // Panel → legend entry → points.
-    let groups: Vec<Vec<(Look, Vec<Point>)>> = panels
-        .iter()
-        .map(|panel| {
-            let mut groups: Vec<(Look, Vec<Point>)> = Vec::new();
-            for &Member { index, look, .. } in &panel.series {
-                let runs =
-                    manifest.runs.iter().filter(|run| run.series == index && run.outcome != "diverged");
-                let values: Vec<f64> = runs
-                    .map(|run| average::ending(run, &figure.y))
-                    .filter(|value| value.is_finite())
-                    .collect();
-                let (y, sd) = average::mean_sd(&values);
-                let sd = if sd.is_finite() { sd } else { 0.0 };
-                // No whisker below 0 for what is never below 0, such as a count.
-                let floor = if values.iter().all(|value| *value >= 0.0) { 0.0 } else { f64::NEG_INFINITY };
-                let point = Point { x: across(index), y, low: (y - sd).max(floor), high: y + sd };
-                match groups.iter_mut().find(|(known, _)| *known == look) {
-                    Some((_, points)) => points.push(point),
-                    None => groups.push((look, vec![point])),
-                }
-            }
-            for (_, points) in &mut groups {
-                points.retain(|point| point.y.is_finite() && (!log_x || point.x > 0.0));
-                if log_y {
-                    *points = average::positive(std::mem::take(points));
-                }
-                points.sort_by(|a, b| a.x.total_cmp(&b.x));
-            }
-            groups
-        })
-        .collect();
+    let groups: Vec<Vec<Group>> =
+        panels.iter().map(|panel| groups(figure, manifest, panel, &across, (log_x, log_y))).collect();
     let all: Vec<Point> = groups.iter().flatten().flat_map(|(_, points)| points.iter().copied()).collect();
     let none = || anyhow!("`{}` has no value to draw", figure.y);
     let mut x_axis = Axis::over(all.iter().map(|point| point.x), "", log_x).ok_or_else(none)?;
@@ -681,34 +734,7 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
     let y_axis =
         Axis::over(all.iter().flat_map(|point| [point.low / spare, point.high * spare]), &figure.y, log_y)
             .ok_or_else(none)?;
-    let cells = groups.iter().map(|groups| {
-        let mut plots = Vec::new();
-        for (nth, (look, points)) in groups.iter().enumerate().filter(|(_, (_, points))| !points.is_empty()) {
-            let colour = look.colour();
-            // Names have no order, so no line joins them, and dots of one name stand side by side.
-            let aside = if numbers.is_some() {
-                0.0
-            } else {
-                (nth as f64 - (groups.len() - 1) as f64 / 2.0) * 0.5 / groups.len() as f64
-            };
-            let at: Vec<(f64, f64)> =
-                points.iter().map(|point| (x_axis.place(point.x) + aside, y_axis.place(point.y))).collect();
-            let errors = points
-                .iter()
-                .map(|p| (y_axis.place(p.y) - y_axis.place(p.low), y_axis.place(p.high) - y_axis.place(p.y)));
-            let mut dots = ScatterPlot::new().with_data(at.clone()).with_color(colour).with_size(4.0);
-            if points.iter().any(|point| point.high > point.low) {
-                dots = dots.with_y_err_asymmetric(errors);
-            }
-            if numbers.is_some() {
-                plots.push(Plot::Line(
-                    LinePlot::new().with_data(at).with_color(colour).with_line_style(look.style()),
-                ));
-            }
-            plots.push(Plot::Scatter(dots));
-        }
-        (plots, Vec::new())
-    });
+    let cells = groups.iter().map(|groups| (dots(groups, &x_axis, &y_axis, numbers.is_some()), Vec::new()));
     let base = |panel: &Panel, first: bool, _: bool| {
         let mut layout = y_axis.on_y(x_axis.on_x(layout(panel, x_axis.range, y_axis.range)));
         if numbers.is_none() {

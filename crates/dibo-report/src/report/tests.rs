@@ -201,7 +201,7 @@ fn degenerate_results_give_a_plot_or_a_reason() {
     let page = std::fs::read_to_string(write(&dir, &manifest, &curves, &[], &[]).unwrap()).unwrap();
     assert_eq!(page.matches("Not drawn:").count(), 3);
     manifest.figures[0].name = "../out".into();
-    assert!(write(&dir, &manifest, &curves, &[], &[]).unwrap_err().to_string().contains("file name"));
+    assert!(write(&dir, &manifest, &curves, &[], &[]).unwrap_err().to_string().contains("name of a file"));
     std::fs::remove_dir_all(dir).unwrap();
 }
 

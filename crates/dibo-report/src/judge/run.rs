@@ -89,6 +89,19 @@ impl Run<'_> {
         }
     }
 
+    /// True if a run of the series diverged or is broken: it has no end to compare.
+    pub fn failed(&self, series: usize) -> bool {
+        self.runs(series).any(|run| run.outcome == "diverged" || run.outcome == "broken")
+    }
+
+    /// Refuses to compare ends where one of these series has none.
+    pub fn sound(&self, series: impl IntoIterator<Item = usize>) -> Result<(), String> {
+        match series.into_iter().find(|i| self.failed(*i)) {
+            Some(i) => Err(format!("{} diverged: it has no end to compare", self.manifest.series[i].label)),
+            None => Ok(()),
+        }
+    }
+
     /// True if every run reached the target.
     pub fn all_reached(&self, series: usize) -> bool {
         let (reached, all) = self.count(series, "reached");
@@ -105,13 +118,20 @@ impl Run<'_> {
         self.mean(series, |run| run.iterations as f64)
     }
 
-    /// The mean curve of a metric.
+    /// Mean iterations to the target, over the runs that reached it; NaN if none did.
+    pub fn to_target(&self, series: usize) -> f64 {
+        let reached: Vec<f64> =
+            self.runs(series).filter(|r| r.outcome == "reached").map(|r| r.iterations as f64).collect();
+        reached.iter().sum::<f64>() / reached.len() as f64
+    }
+
+    /// The mean curve of a metric, over the runs that did not diverge (over all if all did).
     pub fn curve(&self, series: usize, x: &str, metric: &str) -> Vec<Point> {
         mean_line(self.manifest, self.curves, series, x, metric)
     }
 
     /// Mean of a metric over the last tenth of the mean curve, so that noise counts little; infinite where
-    /// all runs diverged.
+    /// most runs diverged.
     pub fn end(&self, series: usize, metric: &str) -> f64 {
         if self.class(series) == Class::Diverges {
             return f64::INFINITY;

@@ -1,7 +1,6 @@
 //! P16 and P17: rings.
-use super::Judged;
-use super::data::{Class, Run, fit, list, power};
-use crate::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
+use dibo_report::judge::{Class, Judged, Run, fit, list, power};
+use dibo_report::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
 
 /// For each n (growing) the fewest iterations over all steps with which every seed reached the target, and
 /// that step.

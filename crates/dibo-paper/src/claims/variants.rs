@@ -1,8 +1,7 @@
 //! P18 to P21: other ways to join the techniques.
-use super::Judged;
-use super::data::{Run, list};
-use crate::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
-use crate::report::words::{number, quantity};
+use dibo_report::judge::{Judged, Run, list};
+use dibo_report::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
+use dibo_report::report::words::{number, quantity};
 
 const ERROR: &str = "relative_error";
 
@@ -90,7 +89,7 @@ pub fn p19(run: &Run<'_>) -> Judged {
         for other in 1..3 {
             compared += 1;
             lost |= times[0] >= times[other];
-            if times[other] > noise * times[0] {
+            if !run.failed(all[0]) && times[other] > noise * times[0] {
                 clear.push(format!("{name} against {}", run.name(all[other])));
             }
             less &= memory[0] <= memory[other];
@@ -146,7 +145,9 @@ pub fn p20(run: &Run<'_>) -> Judged {
         let shares: Vec<(usize, f64)> =
             group.iter().filter(|i| **i != centre).map(|i| (*i, share(*i))).collect();
         let bounded = |other: &(usize, f64)| other.1 >= 0.95;
-        if shares.iter().all(bounded) {
+        if run.failed(centre) {
+            // What diverged bounds nothing.
+        } else if shares.iter().all(bounded) {
             good.push(name.clone());
         } else if shares.iter().filter(|s| run.algorithm(s.0) != "push-pull-soba").all(bounded) {
             nearly.push(format!("{name}, PushPull_SOBA left out"));

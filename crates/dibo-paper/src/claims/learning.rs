@@ -1,7 +1,6 @@
 //! C1, C3, C9, C11, C12 and H1 to H4: cleaning and tuning.
-use super::Judged;
-use super::data::{Run, list};
-use crate::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
+use dibo_report::judge::{Judged, Run, list};
+use dibo_report::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
 
 pub const ACCURACY: &str = "test_accuracy";
 
@@ -34,7 +33,7 @@ pub fn values(run: &Run<'_>, series: &[usize], key: &str) -> Vec<String> {
 /// The series with the highest accuracy at the end, and that accuracy.
 pub fn best(run: &Run<'_>, series: impl Iterator<Item = usize>) -> Option<(usize, f64)> {
     // A series with runs that diverged has no end to compare.
-    let sound = series.filter(|i| run.count(*i, "diverged").0 == 0);
+    let sound = series.filter(|i| !run.failed(*i));
     sound
         .map(|i| (i, last(run, i, ACCURACY)))
         .filter(|(_, a)| a.is_finite())
@@ -133,7 +132,7 @@ pub fn h3(run: &Run<'_>) -> Judged {
     let series = fabs(run, true);
     let ends: Vec<(usize, f64, f64)> = series
         .iter()
-        .filter(|i| run.count(**i, "diverged").0 == 0)
+        .filter(|i| !run.failed(**i))
         .filter_map(|i| {
             let curve = run.curve(*i, "iteration", "tau");
             let (end, half) = (curve.last()?, curve.get(curve.len() / 2)?);
@@ -147,9 +146,15 @@ pub fn h3(run: &Run<'_>) -> Judged {
         format!("{}: τ = {end:.4}, moved {moved:.4} in the second half", label(run, *i))
     }));
     let diverged: usize = series.iter().map(|i| run.count(*i, "diverged").0).sum();
-    let near = ends.iter().any(|(_, end, moved)| (0.1..0.2).contains(end) && *moved < 0.01);
+    let near = ends.iter().filter(|(_, end, moved)| (0.1..0.2).contains(end) && *moved < 0.01);
+    let near: Vec<String> = near.map(|(i, _, _)| label(run, *i)).collect();
+    let verdict = match (near.is_empty(), diverged) {
+        (true, _) => DoesNotHold,
+        (false, 0) => Holds,
+        (false, _) => HoldsOnlyUnder(format!("the steps of {}", list(near))),
+    };
     Ok((
-        if near { Holds } else { DoesNotHold },
+        verdict,
         format!("{text}; {diverged} runs diverged"),
         "near means between 0.1 and 0.2 at the end, and moved by less than 0.01 over the second half".into(),
     ))
@@ -163,6 +168,7 @@ pub fn h4(run: &Run<'_>) -> Judged {
     if low.is_empty() || low.len() != high.len() {
         return Err("the baselines were not run at τ = 0.15 and 0.2".into());
     }
+    run.sound(low.iter().chain(&high).copied())?;
     let gaps: Vec<f64> =
         low.iter().zip(&high).map(|(l, h)| last(run, *l, ACCURACY) - last(run, *h, ACCURACY)).collect();
     let text = list(low.iter().zip(&gaps).map(|(l, g)| format!("{}: {g:+.2} points", label(run, *l))));
@@ -188,25 +194,28 @@ fn rates(run: &Run<'_>) -> Result<Vec<String>, String> {
 pub fn c3(run: &Run<'_>) -> Judged {
     let rates = rates(run)?;
     let (low, high) = (&rates[0], &rates[rates.len() - 1]);
-    let mut falls = Vec::new();
+    let (mut falls, mut lost) = (Vec::new(), false);
     for i in baselines(run).into_iter().filter(|i| run.text(*i, "problem.cr") == low) {
         let twin = baselines(run).into_iter().find(|j| {
             run.text(*j, "problem.cr") == high
                 && run.algorithm(*j) == run.algorithm(i)
                 && run.text(*j, "algorithm.tau") == run.text(i, "algorithm.tau")
         });
-        if let Some(j) = twin {
+        let Some(j) = twin else { continue };
+        if run.failed(i) || run.failed(j) {
+            lost = true;
+        } else {
             falls.push((run.name(i), last(run, i, ACCURACY), last(run, j, ACCURACY)));
         }
     }
     if falls.is_empty() {
-        return Err("no baseline was run at both ends of the corruption rates".into());
+        return Err("no baseline was run to an end at both ends of the corruption rates".into());
     }
     let text =
         list(falls.iter().map(|(name, a, b)| format!("{name} {a:.1} % at cr={low}, {b:.1} % at cr={high}")));
     let strong = falls.iter().filter(|(_, a, b)| a - b > 5.0).count();
     let verdict = match strong {
-        s if s == falls.len() => Holds,
+        s if s == falls.len() && !lost => Holds,
         0 => DoesNotHold,
         _ => HoldsOnlyUnder(list(falls.iter().filter(|(_, a, b)| a - b > 5.0).map(|f| f.0.clone()))),
     };
@@ -267,7 +276,8 @@ pub fn c12(run: &Run<'_>) -> Judged {
     let others =
         run.series(|i| fabs(run, false).contains(&i) || run.text(i, "algorithm.train_on") == "validation");
     let rest = list(others.iter().map(|i| format!("{} {:.2} %", label(run, *i), of(*i, ACCURACY))));
-    let good: Vec<usize> = moving.iter().copied().filter(|i| of(*i, "auc") >= 0.9).collect();
+    let good: Vec<usize> =
+        moving.iter().copied().filter(|i| !run.failed(*i) && of(*i, "auc") >= 0.9).collect();
     let verdict = match good.len() {
         g if g == moving.len() => Holds,
         0 => DoesNotHold,

@@ -1,10 +1,9 @@
 //! C2, C4 to C8 and C10: hyper-cleaning in time, over unlike agents, networks and model sizes.
-use super::Judged;
-use super::data::{Run, fit, list};
 use super::learning::{ACCURACY, baselines, best, fabs, label, last, values};
-use crate::report::average::Point;
-use crate::report::claims::Verdict::{self, DoesNotHold, Holds, HoldsOnlyUnder};
-use crate::report::words::{quantity, without};
+use dibo_report::judge::{Judged, Run, fit, list};
+use dibo_report::report::average::Point;
+use dibo_report::report::claims::Verdict::{self, DoesNotHold, Holds, HoldsOnlyUnder};
+use dibo_report::report::words::{quantity, without};
 
 /// The series of one method at each value of a setting, smallest value first.
 struct Sweep {
@@ -30,7 +29,7 @@ impl Sweep {
 /// All methods that were run at two or more values of a setting.
 fn sweeps(run: &Run<'_>, key: &str) -> Result<Vec<Sweep>, String> {
     let mut found: Vec<Sweep> = Vec::new();
-    for i in run.series(|i| run.count(i, "diverged").0 == 0) {
+    for i in run.series(|_| true) {
         let Some(value) = run.number(i, key) else { continue };
         let name = without(&label(run, i), &[(key, run.text(i, key))]);
         match found.iter_mut().find(|s| s.name == name) {
@@ -43,11 +42,24 @@ fn sweeps(run: &Run<'_>, key: &str) -> Result<Vec<Sweep>, String> {
     if found.is_empty() { Err(format!("no method was run at two values of {key}")) } else { Ok(found) }
 }
 
+/// The sweeps of methods of which no run diverged, and whether there are others.
+fn sound_sweeps(run: &Run<'_>, key: &str) -> Result<(Vec<Sweep>, bool), String> {
+    let mut all = sweeps(run, key)?;
+    let before = all.len();
+    all.retain(|s| s.at.iter().all(|(_, i)| !run.failed(*i)));
+    let lost = all.len() < before;
+    if all.is_empty() {
+        Err(format!("every method diverged at some value of {key}"))
+    } else {
+        Ok((all, lost))
+    }
+}
+
 /// FAB's sweep with the highest accuracy at the end, over all values.
 fn best_fab<'a>(run: &Run<'_>, all: &'a [Sweep]) -> Result<&'a Sweep, String> {
     let mean = |s: &Sweep| s.at.iter().map(|(_, i)| last(run, *i, ACCURACY)).sum::<f64>() / s.at.len() as f64;
     let fab = all.iter().filter(|s| s.is_fab(run)).max_by(|a, b| mean(a).total_cmp(&mean(b)));
-    fab.ok_or("FAB was not run with a moving upper variable at two values".into())
+    fab.ok_or("FAB was not run to its ends with a moving upper variable at two values".into())
 }
 
 /// The last value of a curve at or before x.
@@ -62,7 +74,8 @@ pub fn c2(run: &Run<'_>) -> Judged {
         let here = |i: &usize| run.text(*i, "problem.cr") == cr;
         let (fab, _) =
             best(run, fabs(run, true).into_iter().filter(here)).ok_or("FAB was not run to an end")?;
-        let rivals: Vec<usize> = baselines(run).into_iter().filter(here).collect();
+        let rivals: Vec<usize> =
+            baselines(run).into_iter().filter(here).filter(|i| !run.failed(*i)).collect();
         let seconds = |i: usize| run.mean(i, |r| r.seconds);
         // The moment at which the first method is done: all have a value there.
         let until = rivals.iter().chain([&fab]).map(|i| seconds(*i)).fold(f64::INFINITY, f64::min);
@@ -72,7 +85,7 @@ pub fn c2(run: &Run<'_>) -> Judged {
             .map(|i| (*i, at(*i)))
             .filter(|r| r.1.is_finite())
             .max_by(|a, b| a.1.total_cmp(&b.1));
-        let (rival, there) = rival.ok_or("no baseline has a curve in time")?;
+        let (rival, there) = rival.ok_or("no baseline that was run to its end has a curve in time")?;
         all += 1;
         if at(fab) > there {
             won.push(cr.clone());
@@ -101,12 +114,12 @@ pub fn c2(run: &Run<'_>) -> Judged {
 
 /// All degrade as ρ falls, FAB the least.
 pub fn c4(run: &Run<'_>) -> Judged {
-    let all = sweeps(run, "problem.rho")?;
+    let (all, _) = sound_sweeps(run, "problem.rho")?;
     let fall = |s: &Sweep| last(run, s.ends().1, ACCURACY) - last(run, s.ends().0, ACCURACY);
     let fab = best_fab(run, &all)?;
     let rivals: Vec<&Sweep> = all.iter().filter(|s| s.is_baseline(run)).collect();
     if rivals.is_empty() {
-        return Err("no baseline was run at two values of ρ".into());
+        return Err("no baseline was run to its ends at two values of ρ".into());
     }
     let least = rivals.iter().all(|s| fall(fab) < fall(s));
     let degrade = fall(fab) > 0.0 && rivals.iter().all(|s| fall(s) > 0.0);
@@ -125,10 +138,10 @@ pub fn c4(run: &Run<'_>) -> Judged {
     ))
 }
 
-/// Holds, holds only for some methods, or for none.
-fn for_these(good: &[&Sweep], all: &[Sweep]) -> Verdict {
+/// Holds, holds only for some methods (where others diverged at most for some), or for none.
+fn for_these(good: &[&Sweep], all: &[Sweep], lost: bool) -> Verdict {
     match good.len() {
-        n if n == all.len() => Holds,
+        n if n == all.len() && !lost => Holds,
         0 => DoesNotHold,
         _ => HoldsOnlyUnder(list(good.iter().map(|s| s.name.clone()))),
     }
@@ -148,7 +161,7 @@ pub fn c5(run: &Run<'_>) -> Judged {
     }));
     let flat: Vec<&Sweep> = all.iter().filter(|s| spread(s) < 0.05).collect();
     Ok((
-        for_these(&flat, &all),
+        for_these(&flat, &all, false),
         text,
         "largest difference of the state's memory between values of ρ (the data is the same); hardly means \
         by less than 5 %"
@@ -158,7 +171,7 @@ pub fn c5(run: &Run<'_>) -> Judged {
 
 /// ν hardly changes the peak accuracy.
 pub fn c6(run: &Run<'_>) -> Judged {
-    let all = sweeps(run, "graph.nu")?;
+    let (all, lost) = sound_sweeps(run, "graph.nu")?;
     let top =
         |i: usize| run.curve(i, "iteration", ACCURACY).iter().map(|p| p.y).fold(f64::NEG_INFINITY, f64::max);
     let spread = |s: &Sweep| {
@@ -172,7 +185,7 @@ pub fn c6(run: &Run<'_>) -> Judged {
     let text = list(all.iter().map(|s| format!("{} {:.2} points", s.name, spread(s))));
     let flat: Vec<&Sweep> = all.iter().filter(|s| spread(s) <= 1.0).collect();
     Ok((
-        for_these(&flat, &all),
+        for_these(&flat, &all, lost),
         text,
         "difference of the highest accuracy along the mean curves between values of ν; hardly means by 1 \
         point at most"
@@ -182,7 +195,7 @@ pub fn c6(run: &Run<'_>) -> Judged {
 
 /// Denser is steadier and costs more.
 pub fn c7(run: &Run<'_>) -> Judged {
-    let all = sweeps(run, "graph.nu")?;
+    let (all, lost) = sound_sweeps(run, "graph.nu")?;
     let cost = |i: usize| run.mean(i, |r| r.bytes as f64 / r.iterations.max(1) as f64);
     // Mean step between evaluations in the second half, where the curves are flat.
     let wobble = |i: usize| {
@@ -208,7 +221,7 @@ pub fn c7(run: &Run<'_>) -> Judged {
         )
     }));
     let verdict = match (dearer, steadier.len()) {
-        (true, s) if s == all.len() => Holds,
+        (true, s) if s == all.len() && !lost => Holds,
         (true, 0) => HoldsOnlyUnder("\"costs more\": no method is steadier".into()),
         (true, _) => HoldsOnlyUnder(list(steadier.iter().map(|s| s.name.clone()))),
         _ => DoesNotHold,

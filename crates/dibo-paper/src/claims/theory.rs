@@ -1,8 +1,7 @@
 //! T1 to T5: what the theorems say; G1 and G2: what a growing penalty gains.
-use super::Judged;
-use super::data::{Fit, Run, list, over_instances, power};
-use crate::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
-use crate::results::RunRecord;
+use dibo_report::judge::{Fit, Judged, Run, list, over_instances, power};
+use dibo_report::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
+use dibo_report::results::RunRecord;
 
 /// An exponent of K: the fit of the means, how many lengths, and the exponents of the instances with their
 /// standard error.
@@ -18,6 +17,15 @@ impl Exponent {
             .instances
             .map_or(String::new(), |(mean, error)| format!("; instance by instance {mean:.3} ± {error:.3}"));
         format!("K^({:.3} ± {:.3}) over {} lengths{each}", self.fit.slope, self.fit.error, self.lengths)
+    }
+}
+
+/// The series of a rate, all of whose runs must have done all their iterations.
+fn finished(run: &Run<'_>, wanted: impl Fn(usize) -> bool) -> Result<Vec<usize>, String> {
+    let series = run.series(wanted);
+    match series.iter().find(|i| run.runs(**i).any(|r| r.outcome != "finished")) {
+        Some(i) => Err(format!("not all runs of {} went to their end", run.manifest.series[*i].label)),
+        None => Ok(series),
     }
 }
 
@@ -43,9 +51,7 @@ fn over_lengths(run: &Run<'_>, series: &[usize], of: &dyn Fn(&RunRecord) -> f64)
 
 /// FAB's runs with the theorem's own λ for each K.
 fn over_k(run: &Run<'_>, of: &dyn Fn(&RunRecord) -> f64) -> Result<Exponent, String> {
-    let series = run.series(|i| {
-        run.text(i, "algorithm.penalty_form") == "written" && run.runs(i).all(|r| r.outcome == "finished")
-    });
+    let series = finished(run, |i| run.text(i, "algorithm.penalty_form") == "written")?;
     let schedule = series.iter().all(|i| {
         let (Some(k), Some(lambda)) = (run.number(*i, "run.iterations"), run.number(*i, "algorithm.lambda"))
         else {
@@ -96,8 +102,7 @@ pub fn t2(run: &Run<'_>) -> Judged {
 }
 
 pub fn t3(run: &Run<'_>) -> Judged {
-    let series =
-        run.series(|i| run.algorithm(i) == "push-pull" && run.runs(i).all(|r| r.outcome == "finished"));
+    let series = finished(run, |i| run.algorithm(i) == "push-pull")?;
     let gradient = over_lengths(run, &series, &|r| mean_of(r, "gradient_squared"))?;
     let consensus = over_lengths(run, &series, &|r| mean_of(r, "consensus_x"))?;
     let verdict = if gradient.fit.slope < -0.95 && consensus.fit.slope < -0.95 { Holds } else { DoesNotHold };
@@ -113,32 +118,34 @@ pub fn t3(run: &Run<'_>) -> Judged {
 }
 
 /// The series of one length and group: the metric at the end, best first, of fixed penalties and of
-/// schedules.
+/// schedules; and whether schedules were tried, though they may all have diverged.
 struct Contest {
     name: String,
     fixed: Vec<(f64, usize)>,
     growing: Vec<(f64, usize)>,
+    tried: bool,
 }
 
 fn contests(run: &Run<'_>, metric: &str, upwards: bool) -> Vec<Contest> {
     let mut all: Vec<Contest> = Vec::new();
-    for i in run.series(|i| run.algorithm(i) == "fab" && run.runs(i).all(|r| r.outcome == "finished")) {
+    for i in run.of("fab") {
         let end = run.mean(i, |r| r.last.get(metric).copied().unwrap_or(f64::NAN));
         let name = format!("{} K = {}", run.text(i, "algorithm.group"), run.text(i, "run.iterations"))
             .trim()
             .to_string();
         let at = all.iter().position(|c| c.name == name).unwrap_or_else(|| {
-            all.push(Contest { name, fixed: Vec::new(), growing: Vec::new() });
+            all.push(Contest { name, fixed: Vec::new(), growing: Vec::new(), tried: false });
             all.len() - 1
         });
         let grows = run.text(i, "algorithm.lambda").contains("power");
+        all[at].tried |= grows;
         let list = if grows { &mut all[at].growing } else { &mut all[at].fixed };
-        if end.is_finite() {
+        if end.is_finite() && !run.failed(i) {
             list.push((end, i));
             list.sort_by(|a, b| if upwards { b.0.total_cmp(&a.0) } else { a.0.total_cmp(&b.0) });
         }
     }
-    all.retain(|c| !c.fixed.is_empty() && !c.growing.is_empty());
+    all.retain(|c| !c.fixed.is_empty() && c.tried);
     all
 }
 
@@ -154,11 +161,16 @@ fn growing(
     if all.is_empty() {
         return Err("this needs runs with fixed penalties and with schedules".into());
     }
-    let won: Vec<&Contest> = all.iter().filter(|c| better(c.growing[0].0, c.fixed[0].0)).collect();
+    let best = |c: &Contest| c.growing.first().copied();
+    let won: Vec<&Contest> =
+        all.iter().filter(|c| best(c).is_some_and(|g| better(g.0, c.fixed[0].0))).collect();
     let lambda = |i: usize| run.text(i, "algorithm.lambda").replace(' ', "");
     let line = |c: &Contest| {
-        let ((f, fi), (g, gi)) = (c.fixed[0], c.growing[0]);
-        format!("{}: fixed λ = {} gives {f:.3e}, schedule {} gives {g:.3e}", c.name, lambda(fi), lambda(gi))
+        let (f, fi) = c.fixed[0];
+        let schedule = best(c).map_or("every schedule diverges".into(), |(g, i)| {
+            format!("schedule {} gives {g:.3e}", lambda(i))
+        });
+        format!("{}: fixed λ = {} gives {f:.3e}, {schedule}", c.name, lambda(fi))
     };
     let verdict = match won.len() {
         0 => DoesNotHold,
@@ -181,9 +193,7 @@ pub fn g2(run: &Run<'_>) -> Judged {
 }
 
 pub fn t4(run: &Run<'_>) -> Judged {
-    let series = run.series(|i| {
-        run.text(i, "algorithm.penalty_form") == "normalised" && run.runs(i).all(|r| r.outcome == "finished")
-    });
+    let series = finished(run, |i| run.text(i, "algorithm.penalty_form") == "normalised")?;
     let mut points = Vec::new();
     for &i in &series {
         let bias = run.mean(i, |r| r.last.get("hypergradient").copied().unwrap_or(f64::NAN));
@@ -245,12 +255,13 @@ pub fn t5(run: &Run<'_>) -> Judged {
             .filter(|v| !v.is_nan())
             .fold(0.0, f64::max)
     });
+    let broken = run.manifest.runs.iter().find(|r| r.outcome == "broken");
     let dynamics = residual.map_or(String::new(), |r| format!("; averaged dynamics {r:.1e}"));
     let reading = "largest |Σt − Σd| / Σ‖d‖ over all kept evaluations; the averaged dynamics with α_k and \
         β_k are looked at with --watch theory and run.every=1";
     Ok((
-        if largest.max(residual.unwrap_or(0.0)) < 1e-12 { Holds } else { DoesNotHold },
-        format!("{largest:.1e}{dynamics}"),
+        if broken.is_none() && largest.max(residual.unwrap_or(0.0)) < 1e-12 { Holds } else { DoesNotHold },
+        format!("{largest:.1e}{dynamics}{}", broken.map_or("", |_| "; a run was seen to be broken")),
         reading.into(),
     ))
 }

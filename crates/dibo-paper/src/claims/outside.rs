@@ -1,15 +1,19 @@
 //! BENCH and BOME: numbers that others have published, beside ours.
-use super::Judged;
-use super::data::{Run, list};
 use super::learning::{ACCURACY, last};
-use crate::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
+use dibo_report::judge::{Judged, Run, list};
+use dibo_report::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
 
 /// Ours beside theirs: what, ours, theirs from and to.
 type Pair = (String, f64, (f64, f64));
 
-/// Distance of a number from a range.
+/// Distance of a number from a range; infinite for what is no number.
 fn off(ours: f64, (low, high): (f64, f64)) -> f64 {
-    (low - ours).max(ours - high).max(0.0)
+    if ours.is_nan() { f64::INFINITY } else { (low - ours).max(ours - high).max(0.0) }
+}
+
+/// The metric at the end of a series' runs; NaN where one diverged.
+fn end(run: &Run<'_>, series: usize, metric: &str) -> f64 {
+    if run.failed(series) { f64::NAN } else { last(run, series, metric) }
 }
 
 fn judge(pairs: &[Pair], within: f64, reading: &str) -> Judged {
@@ -19,11 +23,10 @@ fn judge(pairs: &[Pair], within: f64, reading: &str) -> Judged {
     let range = |(low, high): (f64, f64)| {
         if low == high { format!("{low:.2}") } else { format!("{low:.1} to {high:.1}") }
     };
-    let text = list(
-        pairs
-            .iter()
-            .map(|(what, ours, theirs)| format!("{what}: ours {ours:.2} %, theirs {} %", range(*theirs))),
-    );
+    let text = list(pairs.iter().map(|(what, ours, theirs)| match ours.is_nan() {
+        true => format!("{what}: ours has no end, theirs {} %", range(*theirs)),
+        false => format!("{what}: ours {ours:.2} %, theirs {} %", range(*theirs)),
+    }));
     let near: Vec<&Pair> = pairs.iter().filter(|(_, ours, theirs)| off(*ours, *theirs) <= within).collect();
     let verdict = match near.len() {
         n if n == pairs.len() => Holds,
@@ -43,10 +46,7 @@ pub fn bench(run: &Run<'_>) -> Judged {
         for i in
             run.series(|i| run.number(i, "problem.cr") == Some(p) && run.text(i, "problem.data") == "mnist")
         {
-            let error = 100.0 - last(run, i, "test_accuracy_z");
-            if error.is_finite() {
-                pairs.push((format!("p={p}"), error, theirs));
-            }
+            pairs.push((format!("p={p}"), 100.0 - end(run, i, "test_accuracy_z"), theirs));
         }
     }
     judge(&pairs, 0.7, "test error of z at the end")
@@ -70,7 +70,7 @@ pub fn bome(run: &Run<'_>) -> Judged {
                     && run.number(i, "problem.cr") == Some(cr)
             };
             for i in run.series(wanted) {
-                pairs.push((format!("{data}, {name}"), last(run, i, ACCURACY), (theirs, theirs)));
+                pairs.push((format!("{data}, {name}"), end(run, i, ACCURACY), (theirs, theirs)));
             }
         }
     }

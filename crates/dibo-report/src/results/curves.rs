@@ -1,199 +1,15 @@
-//! What a run leaves behind: a folder with `manifest.json` (settings, machine, outcome of each run) and the
-//! curves as `curves.csv` and `curves.parquet`. Reports are made from this folder alone.
-use anyhow::{Context, Result, bail, ensure};
+//! The curves of all runs as a table: text and Parquet.
+use super::write_file;
+use anyhow::{Context, Result, ensure};
 use parquet::basic::{Compression, Repetition, Type as Physical};
 use parquet::data_type::{DoubleType, Int64Type};
 use parquet::file::{properties::WriterProperties, writer::SerializedFileWriter};
 use parquet::schema::types::Type;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Columns of the curves before the metrics.
 pub const COLUMNS: [&str; 7] = ["series", "seed", "iteration", "seconds", "bytes", "gradients", "products"];
-
-/// Everything about an experiment but its curves; `manifest.json`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Manifest {
-    /// Version of dibo.
-    pub version: String,
-    /// Short name: the experiment file's, and the folder's.
-    pub name: String,
-    /// One line that says what the experiment shows.
-    pub title: String,
-    /// What a reader should know, in plain text paragraphs.
-    #[serde(default)]
-    pub about: String,
-    /// The experiment file as it ran, after `--set`.
-    pub file: String,
-    /// `--set key=value` as given.
-    pub overrides: Vec<String>,
-    /// Seeds that ran.
-    pub seeds: Vec<u64>,
-    /// Where it ran.
-    pub machine: Machine,
-    /// When it began, in seconds since 1970.
-    pub started: u64,
-    /// Seconds from start to end, metrics and files included.
-    pub seconds: f64,
-    /// Peak memory of the process in bytes, where the system tells.
-    pub peak_memory: Option<u64>,
-    /// Columns of the curves after the fixed ones.
-    pub metrics: Vec<String>,
-    /// One per setting: an algorithm with its parameters and swept values.
-    pub series: Vec<Series>,
-    /// One per series and seed.
-    pub runs: Vec<RunRecord>,
-    /// Plots the file asks for.
-    pub figures: Vec<Figure>,
-    /// Claims the file asks to judge.
-    pub claims: Vec<String>,
-}
-
-/// Where a run took place.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Machine {
-    /// Operating system and architecture.
-    pub system: String,
-    /// The CPU's own name.
-    pub cpu: String,
-    /// Threads the run could use.
-    pub threads: usize,
-    /// Memory in bytes.
-    pub memory: u64,
-}
-
-/// One setting of an experiment.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Series {
-    /// For legends and tables: the algorithm and what is swept, such as `FAB λ=60`.
-    pub label: String,
-    /// Registry name of the algorithm, such as `fab`.
-    pub algorithm: String,
-    /// Every setting by its dotted key, such as `graph.nu` or `algorithm.eta_x`, as text.
-    pub settings: BTreeMap<String, String>,
-    /// Keys whose values differ between series.
-    pub swept: Vec<String>,
-    /// Warnings that were printed before the run.
-    #[serde(default)]
-    pub warnings: Vec<String>,
-}
-
-/// How one run ended.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct RunRecord {
-    /// Index into `series`.
-    pub series: usize,
-    /// Its seed.
-    pub seed: u64,
-    /// `finished`, `reached`, `diverged`, `stopped` or `broken`.
-    pub outcome: String,
-    /// Why a broken run was stopped.
-    #[serde(default)]
-    pub reason: Option<String>,
-    /// Iterations done.
-    pub iterations: usize,
-    /// Seconds of iterations, metrics not counted.
-    pub seconds: f64,
-    /// Bytes that all agents sent.
-    pub bytes: u64,
-    /// Gradients computed over all agents.
-    pub gradients: u64,
-    /// Second-order products computed over all agents.
-    pub products: u64,
-    /// Bytes of the algorithm's state vectors.
-    pub state_bytes: u64,
-    /// What else is known of its memory.
-    #[serde(default)]
-    pub memory: Memory,
-    /// Last value of each metric, where it has one.
-    pub last: BTreeMap<String, f64>,
-    /// Smallest value of each metric over all evaluations.
-    #[serde(default)]
-    pub smallest: BTreeMap<String, f64>,
-    /// Mean of each metric over all evaluations.
-    #[serde(default)]
-    pub mean: BTreeMap<String, f64>,
-}
-
-/// The memory of one run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Memory {
-    /// The state's vectors in words, such as `3 × 4070600 (y z, ty tz, dy dz) + 2 × 54000 (x, dx) numbers of
-    /// 4 bytes`.
-    pub vectors: String,
-    /// Bytes of the data, 0 where there is none.
-    pub data_bytes: u64,
-    /// Most bytes that were allocated at once during the run; 0 where other runs went on beside it.
-    pub peak_bytes: u64,
-}
-
-/// One plot, as the experiment file asks for it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Figure {
-    /// File name without ending, and anchor in the report.
-    pub name: String,
-    /// Caption.
-    #[serde(default)]
-    pub title: String,
-    /// Column on the horizontal axis: `iteration`, `seconds`, `bytes`, `gradients`, or `setting:KEY` for a
-    /// swept setting (then each point is one series' last value).
-    #[serde(default = "iteration")]
-    pub x: String,
-    /// Column on the vertical axis: a metric, or for `kind = "bar"` also `seconds`, `bytes`, `state_bytes`,
-    /// `peak_bytes`, `iterations`, `bytes_per_iteration`; with `min:` or `mean:` before a metric, its
-    /// smallest value or its mean along the run.
-    pub y: String,
-    /// A second metric drawn dotted on the right axis.
-    #[serde(default)]
-    pub y2: Option<String>,
-    /// `line` (mean and standard deviation over seeds), `bar` (one bar per series with its deviation),
-    /// `points`, or `graphs` (the topology picture).
-    #[serde(default = "line")]
-    pub kind: String,
-    /// Logarithmic axes, any of `x` and `y`, such as `"xy"`.
-    #[serde(default)]
-    pub log: String,
-    /// Only series whose settings have these values; `"0.15|0.2"` allows several, and an empty one stands for
-    /// a setting that is not given.
-    #[serde(default)]
-    pub only: BTreeMap<String, String>,
-    /// One panel for each value of this setting, side by side.
-    #[serde(default)]
-    pub panels: Option<String>,
-    /// First iteration shown, where the beginning would flatten the rest.
-    #[serde(default)]
-    pub from: usize,
-}
-
-impl Figure {
-    /// The mean curve of a metric against iterations.
-    pub fn line(y: &str, log: &str) -> Self {
-        Figure {
-            name: y.replace('_', "-"),
-            title: String::new(),
-            x: iteration(),
-            y: y.into(),
-            y2: None,
-            kind: line(),
-            log: log.into(),
-            only: BTreeMap::new(),
-            panels: None,
-            from: 0,
-        }
-    }
-}
-
-fn iteration() -> String {
-    "iteration".into()
-}
-
-fn line() -> String {
-    "line".into()
-}
 
 /// The curves of all runs, row by row: `curves.csv`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -223,63 +39,6 @@ pub struct CurveRow {
     pub products: u64,
     /// One value per metric; NaN where there is none.
     pub values: Vec<f64>,
-}
-
-/// Writes a file so that a reader sees the old content or the new, never a part: to a temporary name, then
-/// renamed.
-pub fn write_file(path: &Path, content: &[u8]) -> Result<()> {
-    write_file_with(path, |file| file.write_all(content))
-}
-
-/// The same for content that is written piece by piece.
-pub fn write_file_with(
-    path: &Path,
-    write: impl FnOnce(&mut std::fs::File) -> std::io::Result<()>,
-) -> Result<()> {
-    let name = path.file_name().with_context(|| format!("{} is not a file name", path.display()))?;
-    let mut temporary = name.to_os_string();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(temporary);
-    let written = std::fs::File::create(&temporary).and_then(|mut file| write(&mut file));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written.with_context(|| format!("cannot write {}", temporary.display()))?;
-    std::fs::rename(&temporary, path).with_context(|| format!("cannot write {}", path.display())).inspect_err(
-        |_| {
-            let _ = std::fs::remove_file(&temporary);
-        },
-    )
-}
-
-impl Manifest {
-    /// Writes `manifest.json` into the folder.
-    pub fn write(&self, dir: &Path) -> Result<()> {
-        let path = dir.join("manifest.json");
-        let mut text =
-            serde_json::to_string_pretty(self).with_context(|| format!("cannot write {}", path.display()))?;
-        text.push('\n');
-        write_file(&path, text.as_bytes())
-    }
-
-    /// Reads `manifest.json` from the folder and checks that its parts fit each other.
-    pub fn read(dir: &Path) -> Result<Manifest> {
-        let path = dir.join("manifest.json");
-        let text = std::fs::read_to_string(&path).with_context(|| {
-            format!("cannot read {}; is {} a results folder?", path.display(), dir.display())
-        })?;
-        let manifest: Manifest =
-            serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
-        if let Some(run) = manifest.runs.iter().find(|run| run.series >= manifest.series.len()) {
-            bail!(
-                "{} is damaged: a run names series {} but there are {}",
-                path.display(),
-                run.series,
-                manifest.series.len()
-            );
-        }
-        Ok(manifest)
-    }
 }
 
 impl Curves {
@@ -465,12 +224,6 @@ mod tests {
             let error = format!("{:#}", Curves::read_csv(&path).unwrap_err());
             assert!(error.contains("curves.csv") && error.contains(says) && !error.contains('\n'), "{error}");
         }
-        std::fs::write(dir.join("manifest.json"), "{\"version\": 3}").unwrap();
-        let error = format!("{:#}", Manifest::read(&dir).unwrap_err());
-        assert!(error.contains("manifest.json is damaged"), "{error}");
-        assert!(
-            format!("{:#}", Manifest::read(&dir.join("none")).unwrap_err()).contains("a results folder?")
-        );
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -1,9 +1,8 @@
 //! P6 to P15: FAB against the double-loop baselines.
-use super::Judged;
-use super::data::{Cell, Run, list};
-use crate::report::average::Point;
-use crate::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
-use crate::report::words::{number, quantity};
+use dibo_report::judge::{Cell, Judged, Run, list};
+use dibo_report::report::average::Point;
+use dibo_report::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
+use dibo_report::report::words::{number, quantity};
 
 const ERROR: &str = "relative_error";
 
@@ -36,7 +35,7 @@ fn lowest(curve: &[Point]) -> Option<Point> {
 }
 
 /// Holds, holds only in the cells named, or does not hold.
-fn in_cells(good: &[String], all: usize) -> crate::report::claims::Verdict {
+fn in_cells(good: &[String], all: usize) -> dibo_report::report::claims::Verdict {
     match good.len() {
         n if n == all => Holds,
         0 => DoesNotHold,
@@ -49,7 +48,7 @@ pub fn p6(run: &Run<'_>) -> Judged {
     let mut good = Vec::new();
     for (cell, fab, baselines) in &cells {
         let lower = |metric: &str| baselines.iter().all(|b| run.end(*fab, metric) < run.end(*b, metric));
-        if lower(ERROR) && lower("objective") {
+        if !run.failed(*fab) && lower(ERROR) && lower("objective") {
             good.push(cell.name.clone());
         }
     }
@@ -95,7 +94,7 @@ pub fn p7(run: &Run<'_>) -> Judged {
             let ahead = run.curve(*b, "seconds", ERROR).iter().skip(1).all(|p| at(p.x) <= p.y);
             by_time += usize::from(ahead);
         }
-        if all {
+        if all && !run.failed(*fab) {
             good.push(cell.name.clone());
         }
     }
@@ -125,7 +124,7 @@ pub fn p8(run: &Run<'_>) -> Judged {
         };
         let middle = curve.iter().find(|p| p.x >= 0.75 * last.x).map_or(f64::NAN, |p| p.y);
         drops &= low.y < 0.7 * first.y && low.x < 0.2 * last.x;
-        rests &= (last.y - middle).abs() < 0.1 * middle;
+        rests &= !run.failed(*i) && (last.y - middle).abs() < 0.1 * middle;
         rises |= last.y > 1.2 * low.y;
         each.push((low, last.y));
     }
@@ -171,6 +170,7 @@ pub fn p9(run: &Run<'_>) -> Judged {
         if run.number(quiet.1, "problem.omega") == run.number(loud.1, "problem.omega") {
             return Err("only one noise level was run".into());
         }
+        run.sound([quiet, loud].into_iter().flat_map(|c| c.2.iter().copied().chain([c.1])))?;
         let growth = |a: usize, b: usize| run.end(b, ERROR) / run.end(a, ERROR);
         let fab = growth(quiet.1, loud.1);
         let others = quiet.2.iter().zip(&loud.2).map(|(a, b)| growth(*a, *b)).fold(0.0, f64::max);
@@ -206,7 +206,8 @@ pub fn p10(run: &Run<'_>) -> Judged {
     let times: Vec<f64> =
         times.into_iter().collect::<Option<_>>().ok_or("FAB did not come within 10 % everywhere")?;
     let gain = times[0] / times[times.len() - 1];
-    let falls = times.windows(2).all(|w| w[1] <= w[0]) && gain > 1.02;
+    let sound = found.iter().all(|(_, i)| !run.failed(*i));
+    let falls = sound && times.windows(2).all(|w| w[1] <= w[0]) && gain > 1.02;
     let agree: Vec<f64> = found.iter().map(|(_, i)| run.end(*i, "consensus_x")).collect();
     let each = found.iter().zip(&times).map(|((nu, _), t)| format!("{t:.0} at ν={nu}"));
     let reading = format!(
@@ -253,10 +254,13 @@ pub fn p11(run: &Run<'_>) -> Judged {
     ))
 }
 
-/// Largest relative gap of two mean curves.
+/// Largest relative gap of two mean curves; infinite where one is missing or has runs that diverged.
 fn gap(run: &Run<'_>, a: usize, b: usize) -> f64 {
-    let (a, b) = (run.curve(a, "iteration", ERROR), run.curve(b, "iteration", ERROR));
-    a.iter().zip(&b).map(|(a, b)| (a.y - b.y).abs() / a.y).fold(0.0, f64::max)
+    let curves = (run.curve(a, "iteration", ERROR), run.curve(b, "iteration", ERROR));
+    if run.failed(a) || run.failed(b) || curves.0.is_empty() || curves.1.is_empty() {
+        return f64::INFINITY;
+    }
+    curves.0.iter().zip(&curves.1).map(|(a, b)| (a.y - b.y).abs() / a.y).fold(0.0, f64::max)
 }
 
 pub fn p12(run: &Run<'_>) -> Judged {
@@ -299,7 +303,7 @@ fn largest_cell(run: &Run<'_>) -> Result<(Cell, usize, Vec<usize>), String> {
 
 pub fn p13(run: &Run<'_>) -> Judged {
     let (_, fab, baselines) = largest_cell(run)?;
-    let end = run.end(fab, ERROR);
+    let end = if run.failed(fab) { f64::INFINITY } else { run.end(fab, ERROR) };
     let clock = run.curve(fab, "seconds", ERROR).last().map_or(0.0, |p| p.x);
     let at = |b: usize| {
         run.curve(b, "seconds", ERROR).iter().take_while(|p| p.x <= clock).last().map_or(f64::NAN, |p| p.y)
@@ -320,7 +324,7 @@ pub fn p13(run: &Run<'_>) -> Judged {
     );
     let reading = format!(
         "relative error; the lowest that any baseline passes on its way is {}",
-        crate::report::words::number(lowest)
+        dibo_report::report::words::number(lowest)
     );
     let verdict = match (end < by_end, end < by_clock) {
         (true, true) => Holds,
@@ -340,7 +344,7 @@ pub fn p14(run: &Run<'_>) -> Judged {
     if baselines.iter().all(|b| time(*b).is_infinite()) {
         return Err(format!("no baseline came below {level}"));
     }
-    let best = baselines.iter().all(|b| *b == ours || time(ours) < time(*b));
+    let best = !run.failed(ours) && baselines.iter().all(|b| *b == ours || time(ours) < time(*b));
     let each = baselines.iter().map(|b| match time(*b) {
         t if t.is_finite() => format!("{} {}", run.name(*b), quantity("seconds", t)),
         _ => format!("{} never", run.name(*b)),
@@ -367,6 +371,7 @@ pub fn p15(run: &Run<'_>) -> Judged {
             .flat_map(|a| cells.iter().map(move |b| (a, b)))
             .filter(|(a, b)| less(a.1, b.1))
             .collect();
+        run.sound(pairs.iter().flat_map(|(a, b)| [a, b]).flat_map(|c| c.2.iter().copied().chain([c.1])))?;
         let mut compare = |who: &str, list: Vec<(usize, usize)>| {
             let (from, to) = (
                 range(list.iter().map(|p| run.end(p.0, ERROR))),

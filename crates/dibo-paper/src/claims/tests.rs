@@ -1,6 +1,8 @@
 //! Judges on small made-up results: both verdicts of each, and what they say when series are missing.
 use super::*;
-use crate::results::{CurveRow, Machine, RunRecord, Series};
+use dibo_report::judge::power;
+use dibo_report::report::claims::Verdict;
+use dibo_report::results::{CurveRow, Machine, RunRecord, Series};
 use std::collections::BTreeMap;
 
 /// A made-up series: settings, outcome, iterations and the curve of one metric.
@@ -14,6 +16,8 @@ struct Fake {
     state: u64,
     /// Bytes an iteration.
     bytes: u64,
+    /// How a second run of the same series ended.
+    second: Option<&'static str>,
 }
 
 fn fake(algorithm: &'static str, settings: &[(&'static str, &str)]) -> Fake {
@@ -27,6 +31,7 @@ fn fake(algorithm: &'static str, settings: &[(&'static str, &str)]) -> Fake {
         curve: vec![],
         state: 100,
         bytes: 100,
+        second: None,
     }
 }
 
@@ -43,6 +48,41 @@ impl Fake {
         self
     }
 
+    /// Seconds of an iteration: FAB's are short.
+    fn pace(&self) -> f64 {
+        if self.algorithm == "fab" { 0.01 } else { 0.1 }
+    }
+
+    fn record(&self) -> RunRecord {
+        let named = |of: f64| BTreeMap::from([(self.metric.to_string(), of)]);
+        let values: Vec<f64> = self.curve.iter().map(|c| c.1).collect();
+        RunRecord {
+            series: 0,
+            seed: 0,
+            outcome: self.outcome.into(),
+            reason: None,
+            iterations: self.iterations,
+            seconds: self.iterations as f64 * self.pace(),
+            bytes: self.bytes * self.iterations as u64,
+            gradients: 1,
+            products: 0,
+            state_bytes: self.state,
+            memory: Default::default(),
+            last: named(values.last().copied().unwrap_or(0.0)),
+            smallest: named(values.iter().copied().fold(f64::INFINITY, f64::min)),
+            mean: named(values.iter().sum::<f64>() / values.len().max(1) as f64),
+        }
+    }
+
+    fn rows(&self, metrics: &[String]) -> impl Iterator<Item = CurveRow> {
+        self.curve.iter().map(|&(iteration, value)| {
+            let shown = |m: &String| if *m == self.metric || m == "objective" { value } else { f64::NAN };
+            let values = metrics.iter().map(shown).collect();
+            let seconds = iteration as f64 * self.pace();
+            CurveRow { series: 0, seed: 0, iteration, seconds, bytes: 0, gradients: 0, products: 0, values }
+        })
+    }
+
     fn metric(mut self, metric: &'static str) -> Self {
         self.metric = metric;
         self
@@ -54,56 +94,29 @@ fn verdict(id: &str, fakes: Vec<Fake>) -> Verdict {
 }
 
 fn claim(id: &str, fakes: Vec<Fake>) -> Claim {
+    let (mut manifest, curves) = results(fakes);
+    manifest.claims = vec![id.into()];
+    judge(&manifest, &curves).remove(0)
+}
+
+/// The results of made-up series: one seed, or two where a second run is asked for.
+fn results(fakes: Vec<Fake>) -> (Manifest, Curves) {
     let mut metrics: Vec<String> = fakes.iter().map(|f| f.metric.to_string()).collect();
     metrics.push("objective".into());
     metrics.sort();
     metrics.dedup();
+    let seeds: Vec<u64> = if fakes.iter().any(|f| f.second.is_some()) { vec![0, 1] } else { vec![0] };
     let (mut series, mut runs, mut rows) = (Vec::new(), Vec::new(), Vec::new());
     for (index, f) in fakes.into_iter().enumerate() {
         let settings: BTreeMap<String, String> =
             f.settings.iter().map(|(k, v)| (k.to_string(), v.clone())).collect();
         let swept = settings.keys().cloned().collect();
-        series.push(Series {
-            label: f.algorithm.into(),
-            algorithm: f.algorithm.into(),
-            settings,
-            swept,
-            warnings: vec![],
-        });
-        let named = |of: f64| BTreeMap::from([(f.metric.to_string(), of)]);
-        let values: Vec<f64> = f.curve.iter().map(|c| c.1).collect();
-        runs.push(RunRecord {
-            series: index,
-            seed: 0,
-            outcome: f.outcome.into(),
-            reason: None,
-            iterations: f.iterations,
-            seconds: f.iterations as f64 * if f.algorithm == "fab" { 0.01 } else { 0.1 },
-            bytes: f.bytes * f.iterations as u64,
-            gradients: 1,
-            products: 0,
-            state_bytes: f.state,
-            memory: Default::default(),
-            last: named(values.last().copied().unwrap_or(0.0)),
-            smallest: named(values.iter().copied().fold(f64::INFINITY, f64::min)),
-            mean: named(values.iter().sum::<f64>() / values.len().max(1) as f64),
-        });
-        for (iteration, value) in f.curve {
-            let values = metrics
-                .iter()
-                .map(|m| if *m == f.metric || m == "objective" { value } else { f64::NAN })
-                .collect();
-            let seconds = iteration as f64 * if f.algorithm == "fab" { 0.01 } else { 0.1 };
-            rows.push(CurveRow {
-                series: index,
-                seed: 0,
-                iteration,
-                seconds,
-                bytes: 0,
-                gradients: 0,
-                products: 0,
-                values,
-            });
+        let (label, algorithm) = (f.algorithm.to_string(), f.algorithm.to_string());
+        series.push(Series { label, algorithm, settings, swept, warnings: vec![] });
+        for &seed in &seeds {
+            let outcome = if seed == 1 { f.second.unwrap_or(f.outcome) } else { f.outcome };
+            runs.push(RunRecord { series: index, seed, outcome: outcome.into(), ..f.record() });
+            rows.extend(f.rows(&metrics).map(|row| CurveRow { series: index, seed, ..row }));
         }
     }
     let manifest = Manifest {
@@ -113,7 +126,7 @@ fn claim(id: &str, fakes: Vec<Fake>) -> Claim {
         about: String::new(),
         file: String::new(),
         overrides: vec![],
-        seeds: vec![0],
+        seeds,
         machine: Machine { system: String::new(), cpu: String::new(), threads: 1, memory: 0 },
         started: 0,
         seconds: 0.0,
@@ -122,9 +135,9 @@ fn claim(id: &str, fakes: Vec<Fake>) -> Claim {
         series,
         runs,
         figures: vec![],
-        claims: vec![id.into()],
+        claims: vec![],
     };
-    judge(&manifest, &Curves { metrics, rows }).remove(0)
+    (manifest, Curves { metrics, rows })
 }
 
 /// A row of the sensitivity table.
@@ -146,10 +159,10 @@ fn base() -> Fake {
 
 #[test]
 fn every_judge_says_when_it_cannot_tell() {
-    for (id, statement, _) in CLAIMS {
-        let claim = claim(id, vec![]);
-        assert_eq!(claim.verdict, Verdict::NotMeasured, "{id}");
-        assert!(!claim.reading.is_empty() && !statement.is_empty());
+    for judge in JUDGES {
+        let claim = claim(judge.id, vec![]);
+        assert_eq!(claim.verdict, Verdict::NotMeasured, "{}", judge.id);
+        assert!(!claim.reading.is_empty() && !judge.statement.is_empty());
     }
     assert_eq!(verdict("X9", vec![]), Verdict::NotMeasured);
 }
@@ -544,7 +557,159 @@ fn growing_penalties() {
 
 #[test]
 fn a_power_law_is_fitted() {
-    let fit = data::power(&[(1.0, 2.0), (10.0, 0.02), (100.0, 0.0002)]).unwrap();
+    let fit = power(&[(1.0, 2.0), (10.0, 0.02), (100.0, 0.0002)]).unwrap();
     assert!((fit.slope + 2.0).abs() < 1e-12 && fit.error < 1e-9 && fit.rms < 1e-9);
-    assert!(data::power(&[(1.0, 2.0), (10.0, 0.0), (100.0, 1.0)]).is_none());
+    assert!(power(&[(1.0, 2.0), (10.0, 0.0), (100.0, 1.0)]).is_none());
+}
+
+/// A claim, results that agree with it, and the method it praises.
+type Praise = (&'static str, Vec<Fake>, &'static str);
+
+/// Claims about relative errors and steps.
+fn praise_of_errors() -> Vec<Praise> {
+    let at_lambda = |lambda, t| row([lambda, "0.1", "0.1", "0.1"], "reached", t);
+    let slow = [1.0, 0.9, 0.5, 0.1, 0.01, 0.01];
+    let drop: Vec<f64> = std::iter::once(1.0).chain([0.4; 9]).collect();
+    let noise = || {
+        let one = |omega, end: f64, other: f64| {
+            let settings = [("problem.omega", omega), ("problem.agents", "10")];
+            pair(&settings, &[1.0, end, end], &[1.0, other, other])
+        };
+        one("1", 0.1, 0.5).into_iter().chain(one("3", 0.3, 0.6)).collect::<Vec<_>>()
+    };
+    let nu = |nu, at: f64| fake("fab", &[("graph.nu", nu)]).curve(&[1.0, at, 0.05, 0.05, 0.05]);
+    let dl = |name, at: f64| fake(name, &[]).curve(&[1.0, at, at]);
+    let state = |name, state| Fake { state, ..dl(name, 0.01) };
+    let penalty = |lambda, end| {
+        let settings = [("run.iterations", "100"), ("algorithm.lambda", lambda)];
+        fake("fab", &settings).curve(&[1.0, end])
+    };
+    let length = |k: f64| {
+        let (text, lambda, value) = (format!("{k}"), format!("{:.4}", k.cbrt()), k.powf(-0.34));
+        let keys = [
+            ("run.iterations", text.as_str()),
+            ("algorithm.lambda", &lambda),
+            ("algorithm.penalty_form", "written"),
+        ];
+        fake("fab", &keys).metric("hypergradient").curve(&[value, value])
+    };
+    vec![
+        ("P1", [("60", 3000), ("80", 4000), ("120", 6000)].map(|(l, t)| at_lambda(l, t)).into(), "fab"),
+        ("P6", pair(&[], &slow, &drop), "fab"),
+        ("P7", pair(&[], &slow, &[1.0, 0.4, 0.4, 0.4, 0.4, 0.4]), "fab"),
+        ("P8", pair(&[], &slow, &drop), "dl-push-sgd"),
+        ("P9", noise(), "fab"),
+        ("P9", noise(), "dl-push-sgd"),
+        ("P10", vec![nu("0.1", 0.5), nu("0.5", 0.05)], "fab"),
+        ("P12", vec![dl("dl-push-sgd", 0.4), plain_saga()], "dl-push-saga"),
+        ("P13", pair(&[], &[1.0, 0.1, 0.1], &[1.0, 0.9, 0.2]), "fab"),
+        ("P14", vec![dl("fab", 0.5), dl("dl-push-pull", 0.5), dl("dl-push-sgd", 0.9)], "dl-push-pull"),
+        ("P15", noise(), "fab"),
+        ("P19", vec![state("fab", 90), state("push-sum-fab", 120), state("push-pull-soba", 110)], "fab"),
+        ("P20", vec![dl("centralized-fab", 0.4), dl("fab", 0.5)], "centralized-fab"),
+        ("T1", [1e3, 1e4, 1e5, 1e6].map(length).into(), "fab"),
+        ("G1", vec![penalty("60", 0.5), penalty("{ start = 1, power = 0.5 }", 0.4)], "fab"),
+    ]
+}
+
+fn plain_saga() -> Fake {
+    fake("dl-push-saga", &[("algorithm.tracking", "false")]).curve(&[1.0, 0.4, 0.4])
+}
+
+/// Claims about test accuracies.
+fn praise_of_accuracies() -> Vec<Praise> {
+    let cr = ("problem.cr", "0.5");
+    let tuned = |name, tau, end| learned(name, &[cr, ("algorithm.tau", tau)], &[10.0, end]);
+    let rated = |name, cr, end| learned(name, &[("problem.cr", cr)], &[10.0, 80.0, end]);
+    let rates = || {
+        let all = [
+            ("fab", "0.4", 85.0),
+            ("push-pull", "0.4", 83.0),
+            ("fab", "0.6", 84.0),
+            ("push-pull", "0.6", 30.0),
+        ];
+        all.map(|(name, cr, end)| rated(name, cr, end)).into()
+    };
+    let rho = |(name, rho, end)| learned(name, &[("problem.rho", rho)], &[10.0, end]);
+    let rhos =
+        [("fab", "1.0", 85.0), ("fab", "0.1", 84.0), ("push-pull", "1.0", 84.0), ("push-pull", "0.1", 80.0)];
+    let nus = || {
+        let one = |nu, curve: [f64; 5], bytes| Fake { bytes, ..learned("fab", &[("graph.nu", nu)], &curve) };
+        vec![one("0.2", [10.0, 80.0, 84.0, 82.0, 84.0], 100), one("0.4", [10.0, 80.0, 84.0, 84.1, 84.2], 200)]
+    };
+    let bome =
+        [("problem.cr", "0.5"), ("problem.data", "fashion-mnist"), ("algorithm.train_on", "validation")];
+    vec![
+        ("H1", vec![learned("fab", &[cr], &[10.0, 86.0]), tuned("push-pull", "0.2", 85.0)], "fab"),
+        ("H3", vec![fake("fab", &[]).metric("tau").curve(&[0.1, 0.15, 0.15])], "fab"),
+        ("H4", vec![tuned("push-pull", "0.15", 85.0), tuned("push-pull", "0.2", 84.0)], "push-pull"),
+        ("C1", rates(), "fab"),
+        ("C2", vec![rated("fab", "0.4", 85.0), rated("push-pull", "0.4", 99.0)], "fab"),
+        ("C3", rates(), "push-pull"),
+        ("C4", rhos.map(rho).into(), "fab"),
+        ("C6", nus(), "fab"),
+        ("C7", nus(), "fab"),
+        ("C9", rates(), "fab"),
+        ("C12", vec![fake("fab", &[]).metric("auc").curve(&[0.5, 0.95])], "fab"),
+        ("BOME", vec![learned("push-pull", &bome, &[10.0, 82.0])], "push-pull"),
+    ]
+}
+
+fn praise() -> Vec<Praise> {
+    praise_of_errors().into_iter().chain(praise_of_accuracies()).collect()
+}
+
+#[test]
+fn a_method_that_diverged_is_never_praised() {
+    for index in 0..praise().len() {
+        let (id, fakes, method) = praise().swap_remove(index);
+        let series: Vec<usize> =
+            fakes.iter().enumerate().filter(|(_, f)| f.algorithm == method).map(|(i, _)| i).collect();
+        assert_eq!(verdict(id, fakes), Verdict::Holds, "{id}");
+        // All seeds of one series, or one of two.
+        for (at, second) in series.iter().flat_map(|at| [(*at, false), (*at, true)]) {
+            let mut fakes = praise().swap_remove(index).1;
+            match second {
+                true => fakes[at].second = Some("diverged"),
+                false => fakes[at].outcome = "diverged",
+            }
+            let claim = claim(id, fakes);
+            // A fixed penalty that diverged is only one fewer to beat.
+            if id != "G1" || at == 1 {
+                assert_ne!(claim.verdict, Verdict::Holds, "{id}: {} {}", claim.number, claim.reading);
+            }
+            assert!(claim.reading.contains(&format!("diverged: {method} (seed ")), "{id}: {}", claim.reading);
+        }
+    }
+}
+
+#[test]
+fn a_baseline_that_diverged_is_named() {
+    let mut fakes = pair(&[], &[1.0, 0.5, 0.01, 0.01], &[1.0, 2.0, 1e3, 1e9]);
+    fakes[1].outcome = "diverged";
+    let claim = claim("P6", fakes);
+    assert_eq!(claim.verdict, Verdict::Holds);
+    assert!(claim.reading.ends_with("; diverged: dl-push-sgd (seed 0)"), "{}", claim.reading);
+}
+
+#[test]
+fn claims_about_divergence_count_it() {
+    let rows = |second| {
+        let slow = Fake { second, ..row(["60", "0.1", "0.08", "0.1"], "reached", 9000) };
+        vec![base(), slow]
+    };
+    assert_eq!(verdict("P3", rows(None)), Verdict::Holds);
+    let claim = claim("P3", rows(Some("diverged")));
+    assert_eq!((claim.verdict, claim.reading.contains("diverged: ")), (Verdict::Holds, false));
+    // The iterations of a row are those of the runs that reached the target.
+    let mut base = base();
+    base.second = Some("reached");
+    let (manifest, curves) = results(vec![Fake { second: Some("diverged"), ..base }]);
+    let run = dibo_report::judge::Run { manifest: &manifest, curves: &curves };
+    assert_eq!(run.to_target(0), 3000.0);
+    let watched =
+        |outcome| vec![Fake { outcome, ..fake("fab", &[]).metric("tracking_gap").curve(&[0.0, 1e-14]) }];
+    assert_eq!(verdict("T5", watched("finished")), Verdict::Holds);
+    assert_eq!(verdict("T5", watched("broken")), Verdict::DoesNotHold);
+    assert_eq!(verdict("P6", vec![fake("fab", &[]).ended("broken", 3)]), Verdict::NotMeasured);
 }

@@ -1,0 +1,167 @@
+//! Verdicts on claims, from the numbers of a results folder alone: one short function per claim, which the
+//! crate that makes the claim brings along.
+mod run;
+
+use crate::report::Extra;
+use crate::report::claims::{Claim, Verdict};
+use crate::results::{Curves, Manifest};
+pub use run::{Cell, Class, Fit, Run, fit, list, over_instances, power};
+
+/// What a run says about a claim: verdict, number and how to read it; or why it cannot tell.
+pub type Judged = Result<(Verdict, String, String), String>;
+
+/// One claim and how it is judged.
+///
+/// A judge sees results in which every series has a run for every seed, and none was stopped. Runs that
+/// diverged may be among them: the reading names them, and the judge sees to it that none of them passes for
+/// a success. Where a run is broken nothing is judged, unless the judge counts such runs.
+#[derive(Clone, Copy)]
+pub struct Judge {
+    /// Its id, as experiment files give it, such as `P1`.
+    pub id: &'static str,
+    /// The claim in plain words.
+    pub statement: &'static str,
+    /// Reads the verdict off the results.
+    pub judge: fn(&Run<'_>) -> Judged,
+    /// Outcomes other than `finished` and `reached` that the claim is about and the judge counts.
+    pub counts: &'static [&'static str],
+    /// A table for the page beside the verdict.
+    pub table: Option<fn(&Run<'_>) -> Option<Extra>>,
+}
+
+impl Judge {
+    /// A claim about runs that come to their end.
+    pub const fn new(id: &'static str, statement: &'static str, judge: fn(&Run<'_>) -> Judged) -> Self {
+        Judge { id, statement, judge, counts: &[], table: None }
+    }
+
+    /// The same for a claim about how runs end: the judge counts runs with these outcomes itself.
+    pub const fn counting(mut self, outcomes: &'static [&'static str]) -> Self {
+        self.counts = outcomes;
+        self
+    }
+
+    /// The same with a table for the page.
+    pub const fn with_table(mut self, table: fn(&Run<'_>) -> Option<Extra>) -> Self {
+        self.table = Some(table);
+        self
+    }
+}
+
+/// Judges the claims that an experiment asks for.
+pub fn judge(judges: &[Judge], manifest: &Manifest, curves: &Curves) -> Vec<Claim> {
+    let run = Run { manifest, curves };
+    let missing = missing(manifest);
+    let judge_one = |id: &String| {
+        let found = judges.iter().find(|judge| judge.id == id);
+        let judged = match found {
+            None => Err("no judge is known for this claim".into()),
+            Some(_) if !missing.is_empty() => Err(missing.clone()),
+            Some(judge) => judge.ask(&run),
+        };
+        let (verdict, number, mut reading) =
+            judged.unwrap_or_else(|why| (Verdict::NotMeasured, String::new(), why));
+        if !manifest.overrides.is_empty() {
+            reading += &format!("; this run was changed by --set {}", manifest.overrides.join(" --set "));
+        }
+        let statement = found.map_or_else(String::new, |judge| judge.statement.into());
+        Claim { id: id.clone(), statement, verdict, number, reading }
+    };
+    manifest.claims.iter().map(judge_one).collect()
+}
+
+/// The tables that go with the claims an experiment asks for, where all runs are there.
+pub fn extras(judges: &[Judge], manifest: &Manifest, curves: &Curves) -> Vec<Extra> {
+    if !missing(manifest).is_empty() {
+        return Vec::new();
+    }
+    let run = Run { manifest, curves };
+    let wanted = judges.iter().filter(|judge| manifest.claims.iter().any(|id| id == judge.id));
+    wanted.filter_map(|judge| judge.table?(&run)).collect()
+}
+
+impl Judge {
+    /// The verdict on results that are whole.
+    fn ask(&self, run: &Run<'_>) -> Judged {
+        let with = |outcome: &str| {
+            if self.counts.contains(&outcome) {
+                return String::new();
+            }
+            let of =
+                |seed: &u64, series: usize| run.runs(series).any(|r| r.seed == *seed && r.outcome == outcome);
+            named(run.manifest, of)
+        };
+        let broken = with("broken");
+        if !broken.is_empty() {
+            return Err(format!("a run is broken: {broken}"));
+        }
+        let diverged = with("diverged");
+        let note = if diverged.is_empty() { String::new() } else { format!("; diverged: {diverged}") };
+        match (self.judge)(run) {
+            Ok((verdict, number, reading)) => Ok((verdict, number, reading + &note)),
+            Err(why) => Err(why + &note),
+        }
+    }
+}
+
+/// Which runs are missing or were stopped, in words; empty if none.
+fn missing(manifest: &Manifest) -> String {
+    let outcome = |seed: &u64, series: usize| {
+        let run = manifest.runs.iter().find(|run| run.series == series && run.seed == *seed);
+        run.map(|run| run.outcome.as_str())
+    };
+    let none = named(manifest, |seed, series| outcome(seed, series).is_none());
+    let stopped = named(manifest, |seed, series| outcome(seed, series) == Some("stopped"));
+    let part = |words: &str, which: String| (!which.is_empty()).then(|| format!("{words} {which}"));
+    let parts = [part("no run of", none), part("stopped before the end:", stopped)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// The series of which some seeds are wanted, with these seeds: `FAB ν=0.3 (seeds 1, 2)`; the first eight.
+fn named(manifest: &Manifest, wanted: impl Fn(&u64, usize) -> bool) -> String {
+    const MOST: usize = 8;
+    let seeds_of = |index: usize| -> Option<String> {
+        let seeds: Vec<&u64> = manifest.seeds.iter().filter(|seed| wanted(seed, index)).collect();
+        let label = &manifest.series[index].label;
+        match seeds[..] {
+            [] => None,
+            _ if seeds.len() == manifest.seeds.len() && seeds.len() > 1 => {
+                Some(format!("{label} (all seeds)"))
+            }
+            [seed] => Some(format!("{label} (seed {seed})")),
+            _ => Some(format!("{label} (seeds {})", list(seeds.iter().map(|seed| seed.to_string())))),
+        }
+    };
+    let all: Vec<String> = (0..manifest.series.len()).filter_map(seeds_of).collect();
+    let more = all.len().saturating_sub(MOST);
+    let text = list(all.into_iter().take(MOST));
+    if more > 0 { format!("{text} and {more} more series") } else { text }
+}
+
+/// The claims as lines for the terminal.
+pub fn terminal(claims: &[Claim]) -> String {
+    let line = |claim: &Claim| {
+        let number = if claim.number.is_empty() { &claim.reading } else { &claim.number };
+        wrapped(&format!("{:<5} {}: {} ({number})", claim.id, claim.statement, claim.verdict.words()))
+    };
+    claims.iter().map(line).collect()
+}
+
+/// Lines of at most 120 characters, indented from the second on.
+fn wrapped(text: &str) -> String {
+    let (mut out, mut width) = (String::new(), 0);
+    for word in text.split_inclusive(' ') {
+        let length = word.chars().count();
+        if width + length > 120 {
+            out.truncate(out.trim_end().len());
+            out += "\n      ";
+            width = 6;
+        }
+        out += word;
+        width += length;
+    }
+    out + "\n"
+}
+
+#[cfg(test)]
+mod tests;

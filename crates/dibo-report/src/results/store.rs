@@ -1,0 +1,453 @@
+//! Files that say what they are a result of and whether they are whole; and the folder that holds them,
+//! locked while a process works in it.
+use anyhow::{Context, Result, bail, ensure};
+use std::fs::{File, TryLockError};
+use std::io::{BufWriter, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How a sealed file begins: magic with the format's version.
+const MAGIC: &[u8; 12] = b"dibo-seal-1\n";
+/// Bytes of a digest and of a checksum.
+const HASH: usize = 32;
+/// What a sealed file has beside its body.
+const FRAME: u64 = (MAGIC.len() + 2 * HASH) as u64;
+
+const LOCK: &str = ".lock";
+const IDENTITY: &str = ".experiment";
+const CHECKSUMS: &str = "checksums.txt";
+/// What ends the list of checksums, in place of a path.
+const LINES_ABOVE: &str = "the lines above";
+
+/// Files that dibo itself writes into a results folder.
+const OWN_FILES: &[&str] = &[
+    IDENTITY,
+    CHECKSUMS,
+    "manifest.json",
+    "curves.csv",
+    "curves.parquet",
+    "report.html",
+    "tune.csv",
+    "best.toml",
+];
+/// Folders that dibo itself makes in a results folder.
+const OWN_FOLDERS: &[&str] = &["runs", "plots", "tracks", "agents"];
+/// How the files that dibo itself writes into these end.
+const OWN_ENDINGS: &[&str] = &["done", "checkpoint", "track", "rows", "left", "log", "svg", "png", "tmp"];
+/// What is kept to go on with: nothing for a reader.
+const WORKING: &[&str] = &["runs", "tracks", "agents"];
+
+/// How often a folder is looked for that another process removes at the same time.
+const ATTEMPTS: usize = 1000;
+
+/// What was found under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// What was sealed.
+    Found(Vec<u8>),
+    /// There is no such file.
+    Missing,
+    /// It is whole, but of another experiment, setting, seed or version.
+    Another,
+    /// What is wrong with it.
+    Damaged(String),
+}
+
+/// Writes `body` with the digest of what it is a result of and a checksum over everything: to a temporary
+/// name, flushed to the disk, then renamed.
+pub fn seal(path: &Path, digest: &[u8; HASH], body: &[u8]) -> Result<()> {
+    seal_with(path, digest, |file| file.write_all(body))
+}
+
+/// The same for a body that is written piece by piece, so that a large one need not be copied.
+pub fn seal_with(
+    path: &Path,
+    digest: &[u8; HASH],
+    write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<()> {
+    write_file_with(path, |file| {
+        let mut hashed =
+            Hashed { file: BufWriter::with_capacity(1 << 16, file), hash: blake3::Hasher::new() };
+        hashed.write_all(MAGIC)?;
+        hashed.write_all(digest)?;
+        write(&mut hashed)?;
+        let checksum = hashed.hash.finalize();
+        hashed.file.write_all(checksum.as_bytes())?;
+        hashed.file.flush()
+    })
+}
+
+/// A writer that hashes what goes through it.
+struct Hashed<W: Write> {
+    file: W,
+    hash: blake3::Hasher,
+}
+
+impl<W: Write> Write for Hashed<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Reads what was sealed under a name for this digest.
+pub fn unseal(path: &Path, digest: &[u8; HASH]) -> Kept {
+    match open_seal(path) {
+        Ok((found, body)) if found == *digest => Kept::Found(body),
+        Ok(_) => Kept::Another,
+        Err(other) => other,
+    }
+}
+
+/// The digest and the body of a sealed file that is whole.
+fn open_seal(path: &Path) -> std::result::Result<([u8; HASH], Vec<u8>), Kept> {
+    let failed = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound => Kept::Missing,
+        _ => Kept::Damaged(format!("cannot read {}: {error}", path.display())),
+    };
+    let damaged = |what: &str| Kept::Damaged(format!("{} is damaged: {what}", path.display()));
+    let mut file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let body = length.checked_sub(FRAME).ok_or_else(|| damaged("it is cut short"))?;
+    let body = usize::try_from(body).map_err(|_| damaged("it is too long"))?;
+    let (mut magic, mut digest, mut checksum) = ([0; MAGIC.len()], [0; HASH], [0; HASH]);
+    let mut content = Vec::new();
+    content.try_reserve_exact(body).map_err(|_| damaged("there is no memory for it"))?;
+    content.resize(body, 0);
+    for part in [&mut magic[..], &mut digest, &mut content, &mut checksum] {
+        file.read_exact(part).map_err(|error| damaged(&error.to_string()))?;
+    }
+    let mut hash = blake3::Hasher::new();
+    hash.update(&magic).update(&digest).update(&content);
+    if *hash.finalize().as_bytes() != checksum {
+        return Err(damaged("its checksum does not fit"));
+    }
+    // Whole, but in a format of another version.
+    if magic != *MAGIC { Err(Kept::Another) } else { Ok((digest, content)) }
+}
+
+/// Writes a file so that a reader sees the old content or the new, never a part: to a temporary name,
+/// flushed to the disk, then renamed.
+pub fn write_file(path: &Path, content: &[u8]) -> Result<()> {
+    write_file_with(path, |file| file.write_all(content))
+}
+
+/// The same for content that is written piece by piece.
+pub fn write_file_with(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> Result<()> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let name = path.file_name().with_context(|| format!("{} is not a file name", path.display()))?;
+    let mut temporary = name.to_os_string();
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    temporary.push(format!(".{}-{count}.tmp", std::process::id()));
+    let temporary = path.with_file_name(temporary);
+    let whole = || -> std::io::Result<()> {
+        let mut file = File::create(&temporary)?;
+        write(&mut file)?;
+        // A full disk may only be seen here.
+        file.sync_all()?;
+        drop(file);
+        std::fs::rename(&temporary, path)?;
+        sync_folder(path)
+    };
+    whole().with_context(|| format!("cannot write {}", path.display())).inspect_err(|_| {
+        let _ = std::fs::remove_file(&temporary);
+    })
+}
+
+/// Flushes the entry of a file that was renamed.
+fn sync_folder(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Other systems have no handle of a folder to flush.
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+/// Refuses what cannot be the name of a folder or a file: only letters, digits and - _ . are allowed, no dot
+/// comes first, and 100 characters are the most.
+pub fn check_name(what: &str, name: &str) -> Result<()> {
+    let plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    let sound = !name.is_empty() && !name.starts_with('.') && name.chars().all(plain);
+    // Systems count bytes: letters beyond ASCII have up to four.
+    ensure!(
+        sound && name.chars().count() <= 100 && name.len() <= 200,
+        "{what} is {name:?}, which cannot be the name of a file: use letters, digits, - _ and . only, no dot \
+        first, 100 characters at most"
+    );
+    Ok(())
+}
+
+/// A results folder that this process holds: locked, and belonging to one experiment.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// Locked until it is closed.
+    lock: Option<File>,
+    /// Folders that were made for it, innermost first.
+    made: Vec<PathBuf>,
+}
+
+impl Folder {
+    /// Opens or makes the folder of the experiment `name`, where `digest` is that of its settings.
+    ///
+    /// It is refused if another process holds it, or if it belongs to another experiment or to other settings
+    /// of the same one, unless `fresh` takes it over: then dibo's own files in it are removed, and no others.
+    pub fn open(path: &Path, name: &str, digest: &[u8; HASH], fresh: bool) -> Result<Folder> {
+        check_name("the experiment's name", name)?;
+        let mut folder = Folder { path: path.into(), lock: None, made: Vec::new() };
+        folder.acquire()?;
+        if fresh {
+            remove_own(path)?;
+        } else {
+            folder.check(name, digest)?;
+        }
+        if !path.join(IDENTITY).exists() {
+            seal(&path.join(IDENTITY), digest, name.as_bytes())?;
+        }
+        Ok(folder)
+    }
+
+    /// Makes the folder where there is none, and locks it.
+    fn acquire(&mut self) -> Result<()> {
+        let place = self.path.join(LOCK);
+        let fail = || format!("cannot work in {}; give another folder with --out", self.path.display());
+        for _ in 0..ATTEMPTS {
+            let missing = self.path.ancestors().filter(|p| !p.as_os_str().is_empty() && !p.exists());
+            self.made.extend(missing.map(Path::to_path_buf).collect::<Vec<_>>());
+            std::fs::create_dir_all(&self.path).with_context(fail)?;
+            let file = File::options().create(true).truncate(false).write(true).open(&place);
+            let file = match file {
+                // Another process made it, had nothing to leave in it, and removed it just now.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                file => file.with_context(fail)?,
+            };
+            match file.try_lock() {
+                Ok(()) if same_file(&file, &place) => {
+                    self.lock = Some(file);
+                    return Ok(());
+                }
+                Ok(()) => continue,
+                Err(TryLockError::WouldBlock) => bail!(
+                    "{} is in use by another dibo; wait for it, or give another folder with --out",
+                    self.path.display()
+                ),
+                Err(TryLockError::Error(error)) => return Err(error).with_context(fail),
+            }
+        }
+        bail!("{}: others make and remove it all the time", fail())
+    }
+
+    /// Whose folder is it?
+    fn check(&self, name: &str, digest: &[u8; HASH]) -> Result<()> {
+        let path = self.path.display();
+        let out = "give another folder with --out, or --fresh to remove what dibo wrote there";
+        match open_seal(&self.path.join(IDENTITY)) {
+            Ok((found, body)) if found == *digest && body == name.as_bytes() => Ok(()),
+            Ok((_, body)) if body == name.as_bytes() => {
+                bail!("{path} holds results of {name} with other settings; {out}")
+            }
+            Ok((_, body)) => {
+                bail!("{path} holds results of {}, not of {name}; {out}", String::from_utf8_lossy(&body))
+            }
+            Err(Kept::Missing) if !self.path.join("manifest.json").exists() => Ok(()),
+            Err(Kept::Missing) => {
+                bail!("{path} holds results that do not say of which experiment; {out}")
+            }
+            Err(Kept::Damaged(what)) => bail!("{what}; {out}"),
+            Err(_) => bail!("{path} holds results of another version of dibo; {out}"),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes `checksums.txt`, a line for every file that a reader may rely on: b3sum's format, ended by the
+    /// checksum of the lines before.
+    ///
+    /// Left out are what begins with a dot, what is kept to go on with (`runs`, `tracks`, `agents`), and
+    /// temporary files.
+    pub fn finish(&self) -> Result<()> {
+        let mut names = Vec::new();
+        list_files(&self.path, "", &mut names)?;
+        names.sort();
+        let mut text = String::new();
+        for name in names {
+            text += &format!("{}  {name}\n", checksum(&self.path.join(&name))?);
+        }
+        text += &format!("{}  {LINES_ABOVE}\n", blake3::hash(text.as_bytes()).to_hex());
+        write_file(&self.path.join(CHECKSUMS), text.as_bytes())
+    }
+}
+
+impl Drop for Folder {
+    /// Removes a folder that was made for a run which left nothing in it.
+    fn drop(&mut self) {
+        if self.made.is_empty() {
+            return;
+        }
+        // What another process holds by now is not touched.
+        if self.lock.is_some() {
+            for name in OWN_FOLDERS {
+                // Does nothing unless it is empty.
+                let _ = std::fs::remove_dir(self.path.join(name));
+            }
+            let Ok(entries) = std::fs::read_dir(&self.path) else { return };
+            let bare = |entry: std::io::Result<std::fs::DirEntry>| {
+                entry.is_ok_and(|entry| [LOCK, IDENTITY].iter().any(|own| entry.file_name() == *own))
+            };
+            if !entries.into_iter().all(bare) {
+                return;
+            }
+            if !cfg!(unix) {
+                // An open file cannot be removed there.
+                self.lock = None;
+            }
+            let _ = std::fs::remove_file(self.path.join(IDENTITY));
+            let _ = std::fs::remove_file(self.path.join(LOCK));
+        }
+        for folder in &self.made {
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+}
+
+/// Whether an open file is still the one of this name, and not one that was removed in between.
+#[cfg(unix)]
+fn same_file(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let id = |data: &std::fs::Metadata| (data.dev(), data.ino());
+    matches!((file.metadata(), std::fs::metadata(path)), (Ok(a), Ok(b)) if id(&a) == id(&b))
+}
+
+/// An open file cannot be removed on other systems.
+#[cfg(not(unix))]
+fn same_file(_: &File, path: &Path) -> bool {
+    path.exists()
+}
+
+/// Removes the files that dibo itself writes into a results folder, and its folders where nothing else is in
+/// them.
+fn remove_own(path: &Path) -> Result<()> {
+    for (entry, name) in entries(path)? {
+        let kind = entry.file_type().with_context(|| format!("cannot read {}", entry.path().display()))?;
+        let own =
+            |file: &&str| name == **file || name.starts_with(&format!("{file}.")) && is_temporary(&name);
+        if kind.is_dir() && OWN_FOLDERS.contains(&name.as_str()) {
+            remove_inside(&entry.path())?;
+        } else if !kind.is_dir() && OWN_FILES.iter().any(own) {
+            remove_file(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_inside(folder: &Path) -> Result<()> {
+    for (entry, name) in entries(folder)? {
+        let kind = entry.file_type().with_context(|| format!("cannot read {}", entry.path().display()))?;
+        if kind.is_dir() {
+            remove_inside(&entry.path())?;
+        } else if name.rsplit_once('.').is_some_and(|(_, ending)| OWN_ENDINGS.contains(&ending)) {
+            remove_file(&entry.path())?;
+        }
+    }
+    // Stays where something of another's is in it.
+    let _ = std::fs::remove_dir(folder);
+    Ok(())
+}
+
+fn remove_file(path: &Path) -> Result<()> {
+    std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))
+}
+
+fn is_temporary(name: &str) -> bool {
+    name.ends_with(".tmp")
+}
+
+/// The entries of a folder that have a readable name.
+fn entries(folder: &Path) -> Result<Vec<(std::fs::DirEntry, String)>> {
+    let fail = || format!("cannot read {}", folder.display());
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(fail)? {
+        let entry = entry.with_context(fail)?;
+        // dibo writes no other names, and a list of lines cannot hold them.
+        if let Some(name) = entry.file_name().to_str().filter(|name| !name.contains(['\n', '\\'])) {
+            let name = name.to_string();
+            found.push((entry, name));
+        }
+    }
+    Ok(found)
+}
+
+/// The files that a reader may rely on, by their paths from the results folder on.
+fn list_files(folder: &Path, prefix: &str, names: &mut Vec<String>) -> Result<()> {
+    for (entry, name) in entries(folder)? {
+        let kind = entry.file_type().with_context(|| format!("cannot read {}", entry.path().display()))?;
+        let top = prefix.is_empty();
+        let skipped = name.starts_with('.')
+            || is_temporary(&name)
+            || top && (name == CHECKSUMS || WORKING.contains(&name.as_str()));
+        if skipped {
+            continue;
+        }
+        let name = format!("{prefix}{name}");
+        if kind.is_dir() {
+            list_files(&entry.path(), &format!("{name}/"), names)?;
+        } else if kind.is_file() {
+            names.push(name);
+        }
+    }
+    Ok(())
+}
+
+/// The checksum of a file, in hexadecimal digits.
+fn checksum(path: &Path) -> Result<String> {
+    let fail = || format!("cannot read {}", path.display());
+    let mut hash = blake3::Hasher::new();
+    hash.update_reader(File::open(path).with_context(fail)?).with_context(fail)?;
+    Ok(hash.finalize().to_hex().to_string())
+}
+
+/// Which files of a results folder are not as they were written, each in words; an error if `checksums.txt`
+/// itself is missing or damaged.
+pub fn verify(path: &Path) -> Result<Vec<String>> {
+    let list = path.join(CHECKSUMS);
+    let bytes = std::fs::read(&list).with_context(|| {
+        format!("cannot read {}; is {} a results folder of a run that ended?", list.display(), path.display())
+    })?;
+    let damaged = || format!("{} is damaged", list.display());
+    let text = String::from_utf8(bytes).with_context(damaged)?;
+    let last = text.trim_end_matches('\n').rfind('\n').map_or(0, |at| at + 1);
+    let (lines, end) = text.split_at(last);
+    ensure!(
+        end == format!("{}  {LINES_ABOVE}\n", blake3::hash(lines.as_bytes()).to_hex()),
+        "{}: its own checksum does not fit",
+        damaged()
+    );
+    let mut wrong = Vec::new();
+    for line in lines.lines() {
+        let (expected, name) = line.split_once("  ").with_context(damaged)?;
+        let file = path.join(name);
+        match file.try_exists() {
+            Ok(false) => wrong.push(format!("{name} is missing")),
+            _ => match checksum(&file) {
+                Ok(found) if found == expected => {}
+                Ok(_) => wrong.push(format!("{name} is damaged")),
+                Err(error) => wrong.push(format!("{error:#}")),
+            },
+        }
+    }
+    match open_seal(&path.join(IDENTITY)) {
+        Ok(_) | Err(Kept::Another) => {}
+        Err(Kept::Damaged(_)) => wrong.push(format!("{IDENTITY} is damaged")),
+        Err(_) => wrong.push(format!("{IDENTITY} is missing")),
+    }
+    Ok(wrong)
+}
+
+#[cfg(test)]
+mod tests;
