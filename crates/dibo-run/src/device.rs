@@ -2,7 +2,7 @@
 use anyhow::Result;
 
 /// Where a run computes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Device {
     /// The processor's cores
     #[default]
@@ -12,7 +12,7 @@ pub enum Device {
 }
 
 /// How the GPU computes matrix products.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// 32-bit activations
     #[default]
@@ -28,6 +28,13 @@ pub use without::Engine;
 
 #[cfg(not(feature = "cuda"))]
 mod without {
+    use dibo::algorithm::AnyAlgorithm;
+    use dibo::mixing::Sequence;
+    use dibo::network::Network;
+    use dibo::problem::Bilevel;
+    use dibo::problem::learning::Learning;
+    use dibo::rows::{Real, Threads};
+
     /// No GPU engine is built in, so none can be made.
     pub enum Engine {}
 
@@ -35,13 +42,30 @@ mod without {
         /// Says how to get one.
         pub fn new(_precision: super::Precision) -> super::Result<Self> {
             anyhow::bail!(
-                "this dibo has no GPU engine: build it with `cargo build --release --features cuda`, or \
-                leave --device away"
+                "this dibo has no GPU engine: build it with `cargo build --release --features cuda`, or leave \
+                --device away"
             )
         }
 
         /// Which device it is and how it computes.
         pub fn name(&self) -> String {
+            match *self {}
+        }
+
+        pub(crate) fn problem(
+            &self,
+            _host: Learning<f32>,
+            _algorithm: &dyn AnyAlgorithm,
+            _blocks: usize,
+        ) -> super::Result<(Box<dyn Bilevel<f32>>, String)> {
+            match *self {}
+        }
+
+        pub(crate) fn network<T: Real>(
+            &self,
+            _graphs: Sequence,
+            _threads: Threads,
+        ) -> super::Result<Box<dyn Network<T>>> {
             match *self {}
         }
     }
@@ -51,10 +75,14 @@ mod without {
 mod with {
     use super::{Precision, Result};
     use anyhow::{anyhow, ensure};
+    use dibo::algorithm::{Algorithm, AnyAlgorithm};
     use dibo::mixing::Sequence;
+    use dibo::network::Network;
+    use dibo::problem::Bilevel;
     use dibo::problem::learning::Learning;
-    use dibo::rows::Threads;
+    use dibo::rows::{Real, Threads};
     use dibo_cuda::{DeviceLearning, DeviceNetwork, Gpu};
+    use std::any::Any;
     use std::sync::Arc;
 
     /// A GPU ready to work.
@@ -63,26 +91,11 @@ mod with {
         precision: Precision,
     }
 
-    /// Algorithms that run on the GPU, with the stacks that their state holds; a variable of the model's
-    /// width counts 1.
-    const STACKS: [(&str, usize); 8] = [
-        ("fab", 6),
-        ("static-fab", 6),
-        ("push-sum-fab", 8),
-        ("push-pull", 3),
-        ("subgradient-push", 3),
-        ("push-sgd", 3),
-        ("push-diging", 4),
-        ("push-asgd", 6),
-    ];
-
     impl Engine {
         /// The first GPU.
         pub fn new(precision: Precision) -> Result<Self> {
-            Ok(Engine {
-                gpu: Gpu::new(0).map_err(|e| anyhow!("{e}; leave --device away to run on the processor"))?,
-                precision,
-            })
+            let gpu = Gpu::new(0).map_err(|e| anyhow!("{e}; leave --device away to run on the processor"))?;
+            Ok(Engine { gpu, precision })
         }
 
         /// Which device it is and how it computes.
@@ -90,30 +103,23 @@ mod with {
             format!("{} {:?}", self.gpu.name(), self.precision)
         }
 
-        /// Puts a problem on the GPU, after a look at whether it fits; `say` hears how much memory is needed.
-        pub fn problem(
+        /// Puts a problem on the GPU, after a look at whether it fits; says how much memory is needed.
+        pub(crate) fn problem(
             &self,
             host: Learning<f32>,
-            algorithm: &str,
+            algorithm: &dyn AnyAlgorithm,
             blocks: usize,
-            say: impl FnOnce(String),
-        ) -> Result<DeviceLearning> {
+        ) -> Result<(Box<dyn Bilevel<f32>>, String)> {
+            self.gpu.health().map_err(anyhow::Error::msg)?;
             let precision = match self.precision {
                 Precision::Tf32 => dibo_cuda::Precision::Tf32,
                 Precision::Bf16 => dibo_cuda::Precision::Bf16,
             };
-            let vectors = match STACKS.iter().find(|s| s.0 == algorithm) {
-                Some((_, vectors)) => *vectors,
-                // One gradient for each block of the data.
-                None if algorithm == "push-saga" => 5 + blocks,
-                None => {
-                    let known = STACKS.map(|s| s.0).join(", ");
-                    anyhow::bail!("{algorithm} does not run on the GPU; those that do are {known}, push-saga")
-                }
-            };
-            let need = dibo_cuda::need(&host, precision, vectors).map_err(anyhow::Error::msg)?;
+            let algorithm: &dyn Algorithm<f32> = algorithm;
+            let vectors = algorithm.vectors(blocks);
+            let need =
+                dibo_cuda::need(&host, precision, vectors.lower + vectors.single).map_err(anyhow::Error::msg)?;
             let (free, _) = self.gpu.memory();
-            say(need.to_string());
             let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
             ensure!(
                 need.total() <= free,
@@ -121,27 +127,20 @@ mod with {
                 gib(need.total()),
                 gib(free)
             );
-            DeviceLearning::new(&self.gpu, host, precision).map_err(anyhow::Error::msg)
+            let problem = DeviceLearning::new(&self.gpu, host, precision).map_err(anyhow::Error::msg)?;
+            Ok((Box::new(problem), need.to_string()))
         }
 
         /// A network whose rows lie on the GPU.
-        pub fn network(&self, graphs: Sequence, threads: Threads) -> DeviceNetwork {
-            DeviceNetwork::new(&self.gpu, graphs, threads)
-        }
-
-        /// Runs a job; a failure deep inside it becomes an error.
-        pub fn guard<R>(&self, job: impl FnOnce() -> Result<R>) -> Result<R> {
-            let hook = std::panic::take_hook();
-            std::panic::set_hook(Box::new(|_| {}));
-            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
-            std::panic::set_hook(hook);
-            match result {
-                Ok(result) => result,
-                Err(panic) => match dibo_cuda::kernel_failure(&*panic) {
-                    Some(message) => Err(anyhow!("{message}")),
-                    None => std::panic::resume_unwind(panic),
-                },
-            }
+        pub(crate) fn network<T: Real>(
+            &self,
+            graphs: Sequence,
+            threads: Threads,
+        ) -> Result<Box<dyn Network<T>>> {
+            let network: Box<dyn Network<f32>> = Box::new(DeviceNetwork::new(&self.gpu, graphs, threads));
+            let any: Box<dyn Any> = Box::new(network);
+            let same = any.downcast::<Box<dyn Network<T>>>();
+            same.map(|network| *network).map_err(|_| anyhow!("only 32-bit numbers run on the GPU"))
         }
     }
 }

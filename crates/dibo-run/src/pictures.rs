@@ -1,7 +1,9 @@
 //! The picture of a cleaning: the training images that got the lowest weights, with the label they were given
 //! and the true one.
+use crate::experiment::Experiment;
+use anyhow::Result;
 use dibo::data::Dealt;
-use dibo_report::report::base64;
+use dibo_report::report::{base64, plot};
 use dibo_report::results::Manifest;
 use dibo::rows::{Real, View};
 use std::fmt::Write;
@@ -76,4 +78,26 @@ pub fn kept(out: &Path, manifest: &Manifest) -> Vec<(String, String)> {
         )
     };
     (0..manifest.series.len()).filter_map(|s| Some((title(s), read(s)?))).collect()
+}
+
+/// Draws the topology pictures that an experiment asks for: one graph of each of the cycle's phases.
+pub fn topology(experiment: &Experiment, out: &Path) -> Result<()> {
+    for figure in experiment.figures.iter().filter(|f| f.kind == "graphs") {
+        let sequence = experiment.settings[0].graphs(experiment.seeds[0], &experiment.folder)?;
+        let agents = sequence.agents();
+        let ring: Vec<(usize, usize)> = (0..agents).map(|i| (i, (i + 1) % agents)).collect();
+        let phases = [
+            ("Phase I: augmented Erdős–Rényi", 0),
+            ("Phase II: directed ring", 10),
+            ("Phase III: reversed ring", 20),
+        ];
+        let edges = |k: usize| {
+            let graph = sequence.graphs().at(k);
+            graph.edges().map(|(s, r)| (s, r, k == 0 && !ring.contains(&(s, r)))).collect()
+        };
+        let list: Vec<(String, plot::Edges)> =
+            phases.iter().map(|(title, k)| (title.to_string(), edges(*k))).collect();
+        plot::graphs(agents, &list)?.save(out, &figure.name)?;
+    }
+    Ok(())
 }

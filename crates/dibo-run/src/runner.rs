@@ -1,54 +1,41 @@
-//! Runs all settings of an experiment with all seeds: on all cores, with progress, and so that it can be
-//! stopped and taken up again.
+//! Runs all settings of an experiment with all seeds: on all cores, with progress, and so that it can be stopped
+//! and taken up again.
 use crate::device::Engine;
-use crate::experiment::spec::Problem;
-use crate::experiment::{Experiment, Setting};
-use crate::results::{CurveRow, Curves, Machine, Manifest, Memory, RunRecord, write_file, write_file_with};
-use crate::{memory, pictures};
+use crate::door::{Place, Ready, Visit, open};
+use crate::experiment::Experiment;
+use crate::progress::Progress;
+use crate::setting::Setting;
+use crate::{memory, stop};
 use anyhow::{Context, Result};
 use dibo::algorithm::Algorithm;
-use dibo::engine::{self, Checkpoint, Outcome, Record, Sample, Watch};
-use dibo::graph::Loss;
-use dibo::mixing::Sequence;
-use dibo::network::{Lossy, Network, Simulator};
-use dibo::problem::{Bilevel, estimate};
+use dibo::engine::{Checkpoint, Outcome, Record, Sample, Watch};
+use dibo::metrics::Values;
+use dibo::problem::{Bilevel, Metric, estimate};
 use dibo::rows::{Real, Threads, View};
 use dibo::theory;
 use dibo::theory::watch::{Observer, Seen};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use dibo_report::results::{CurveRow, Curves, Kept, Machine, Manifest, Memory, RunRecord};
+use dibo_report::results::{seal, seal_with, unseal, write_file};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
-
-/// Set by Ctrl-C: every run stops at its next evaluation and writes a checkpoint.
-pub static STOP: AtomicBool = AtomicBool::new(false);
-
-/// Lets Ctrl-C set [`STOP`]; a second one leaves at once.
-pub fn watch_for_stop() -> Result<()> {
-    let handler = || {
-        if STOP.swap(true, Relaxed) {
-            std::process::exit(130);
-        }
-        eprintln!("\nstopping: what is done is kept (Ctrl-C again to leave at once)");
-    };
-    ctrlc::set_handler(handler).context("cannot watch for Ctrl-C")
-}
 
 /// What a user can choose about a run.
 pub struct Options {
     /// Folder for the results.
     pub out: PathBuf,
-    /// `--set` as given, for the record.
-    pub overrides: Vec<String>,
     /// Cores to use.
     pub threads: usize,
     /// The GPU, if the runs go there: one after another.
-    pub engine: Option<Engine>,
+    pub device: Option<Engine>,
     /// Draw no progress bar.
     pub quiet: bool,
 }
+
+/// A run's record and what is known of its memory.
+pub type Finished = (Record, Memory);
 
 /// Runs an experiment and gives its results; finished and half-finished runs found in the folder are not done
 /// again.
@@ -58,68 +45,62 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
     let kept = options.out.join("runs");
     std::fs::create_dir_all(&kept).with_context(|| format!("cannot make the folder {}", kept.display()))?;
     let total: usize = jobs.iter().map(|(s, _)| experiment.settings[*s].run.iterations).sum();
-    let bar = progress(total as u64, options.quiet);
-    bar.set_message(format!("{} runs", jobs.len()));
+    let progress = Progress::new(total as u64, options.quiet);
+    progress.set_message(format!("{} runs", jobs.len()));
     // Seeds fan out over the cores; only where there are fewer runs than cores does one run use several.
-    let alone = experiment.settings.iter().any(|s| s.run.alone);
-    let workers = if alone || options.engine.is_some() { 1 } else { options.threads.min(jobs.len()).max(1) };
+    let workers = workers(experiment, options.threads, options.device.is_some());
     let inside = (options.threads / workers).max(1);
-    let (next, done, reused, error) =
-        (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(None));
-    let records: Vec<Mutex<Option<Kept>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
+    let (next, done, reused) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let error = Mutex::new(None);
+    let failed = || error.lock().is_ok_and(|e: std::sync::MutexGuard<'_, Option<anyhow::Error>>| e.is_some());
+    let records: Vec<Mutex<Option<Finished>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
+    let device = options.device.as_ref();
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 let threads = Threads::new(inside);
-                while let Some((job, (s, seed))) = jobs.get(next.fetch_add(1, Relaxed)).map(|j| (j, *j)) {
-                    let job = jobs.iter().position(|j| j == job).expect("it comes from the list");
-                    if STOP.load(Relaxed) || error.lock().is_ok_and(|e| e.is_some()) {
-                        return;
-                    }
-                    match one(
-                        experiment,
-                        s,
-                        seed,
-                        &kept,
-                        &threads,
-                        &bar,
-                        &reused,
-                        workers == 1,
-                        options.engine.as_ref(),
-                    ) {
+                loop {
+                    let at = next.fetch_add(1, Relaxed);
+                    let Some((s, seed)) = jobs.get(at).copied().filter(|_| !stop::asked() && !failed()) else { return };
+                    let job = Job { experiment, s, seed, kept: &kept, progress: &progress, alone: workers == 1 };
+                    let result = job.go(&threads, device, &reused);
+                    let mut error = error.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    match result {
                         Ok(record) => {
-                            bar.set_message(format!(
-                                "{}/{} runs",
-                                done.fetch_add(1, Relaxed) + 1,
-                                jobs.len()
-                            ));
-                            *records[job].lock().expect("no panic while held") = Some(record);
+                            let count = done.fetch_add(1, Relaxed) + 1;
+                            progress.set_message(format!("{count}/{} runs", jobs.len()));
+                            *records[at].lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(record);
                         }
-                        Err(e) => *error.lock().expect("no panic while held") = Some(e),
+                        Err(e) => *error = error.take().or(Some(e)),
                     }
                 }
             });
         }
     });
-    bar.finish_and_clear();
-    let kept_runs = reused.load(Relaxed);
-    if kept_runs > 0 {
-        println!(
-            "{kept_runs} of {} runs were found finished in {} (--fresh does all anew)",
-            jobs.len(),
-            options.out.display()
-        );
+    progress.finish();
+    let found = reused.load(Relaxed);
+    if found > 0 {
+        let (all, out) = (jobs.len(), options.out.display());
+        crate::say!("{found} of {all} runs were found finished in {out} (--fresh does all anew)");
     }
-    if let Some(e) = error.into_inner().expect("all threads are done") {
+    if let Some(e) = error.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
         return Err(e);
     }
-    let records = records.into_iter().map(|r| r.into_inner().expect("all threads are done")).collect();
-    Ok(results(experiment, options, &jobs, records, began, started))
+    let records = records.into_iter().map(|r| r.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner));
+    results(experiment, options, &jobs, records.collect(), began, started)
+}
+
+/// Runs that go on side by side.
+pub fn workers(experiment: &Experiment, threads: usize, device: bool) -> usize {
+    let alone = device || experiment.settings.iter().any(|s| s.run.alone);
+    if alone { 1 } else { threads.min(experiment.settings.len() * experiment.seeds.len()).max(1) }
 }
 
 /// Every setting with every seed, in order.
 pub fn jobs(experiment: &Experiment) -> Vec<(usize, u64)> {
-    (0..experiment.settings.len()).flat_map(|s| experiment.seeds.iter().map(move |seed| (s, *seed))).collect()
+    (0..experiment.settings.len())
+        .flat_map(|s| experiment.seeds.iter().map(move |seed| (s, *seed)))
+        .collect()
 }
 
 /// What a run leaves behind.
@@ -127,295 +108,177 @@ pub fn results(
     experiment: &Experiment,
     options: &Options,
     jobs: &[(usize, u64)],
-    records: Vec<Option<Kept>>,
+    records: Vec<Option<Finished>>,
     began: Instant,
     started: SystemTime,
-) -> (Manifest, Curves) {
+) -> Result<(Manifest, Curves)> {
     let (runs, curves) = gather(experiment, jobs, records.into_iter());
+    let known = metrics(experiment, options)?;
+    let about = |name: &String| metric_info(name, known.iter().find(|m| m.name == name));
     let manifest = Manifest {
         version: env!("CARGO_PKG_VERSION").into(),
         name: experiment.name.clone(),
         title: experiment.title.clone(),
         about: experiment.about.clone(),
         file: experiment.text.clone(),
-        overrides: options.overrides.clone(),
+        overrides: experiment.overrides.clone(),
         seeds: experiment.seeds.clone(),
         machine: machine(options.threads),
         started: started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
         seconds: began.elapsed().as_secs_f64(),
         peak_memory: peak_memory(),
-        metrics: curves.metrics.clone(),
+        metrics: curves.metrics.iter().map(about).collect(),
         series: experiment.settings.iter().map(|s| s.series.clone()).collect(),
         runs,
         figures: experiment.figures.clone(),
         claims: experiment.claims.clone(),
     };
-    (manifest, curves)
+    Ok((manifest, curves))
 }
 
-/// A bar over `total` iterations.
-pub fn progress(total: u64, quiet: bool) -> ProgressBar {
-    let bar = ProgressBar::new(total);
-    if quiet {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    }
-    let style = ProgressStyle::with_template(
-        "{bar:32.cyan/dim} {percent:>3} %  {msg}  {per_sec}  {elapsed} gone, {eta} to go",
-    );
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
-}
-
-/// A run's record and what is known of its memory.
-pub type Kept = (Record, Memory);
-
-/// One setting with one seed, from where it was left.
-#[allow(clippy::too_many_arguments)]
-fn one(
-    experiment: &Experiment,
-    s: usize,
-    seed: u64,
-    kept: &Path,
-    threads: &Threads,
-    bar: &ProgressBar,
-    reused: &AtomicUsize,
-    alone: bool,
-    engine: Option<&Engine>,
-) -> Result<Kept> {
-    let setting = &experiment.settings[s];
-    let job = Job {
-        setting,
-        s,
-        seed,
-        kept,
-        digest: digest(experiment, setting, seed, engine),
-        bar,
-        alone,
-        watch: experiment.watch,
-    };
-    if let Some((found, record)) =
-        std::fs::read(job.finished()).ok().and_then(|b| postcard::from_bytes::<([u8; 32], Kept)>(&b).ok())
-        && found == job.digest
-    {
-        bar.inc(setting.run.iterations as u64);
-        reused.fetch_add(1, Relaxed);
-        return Ok(record);
-    }
-    memory::begin();
-    let problem = setting.problem(seed, &experiment.folder, threads)?;
-    let graphs = setting.graphs(setting.agents(seed, &experiment.folder)?, seed, &experiment.folder)?;
-    if let Some(engine) = engine {
-        return job.run_on(engine, problem, graphs, threads);
-    }
-    let loss = setting.loss(seed);
-    match &problem {
-        Problem::PolicyEvaluation(p) => job.run(
-            &*setting.algorithm,
-            &**p,
-            &graphs,
-            &mut *network(graphs.clone(), loss, threads),
-            0,
-            |_| None,
-        ),
-        Problem::Quadratic(p) => job.run(
-            &*setting.algorithm,
-            &**p,
-            &graphs,
-            &mut *network(graphs.clone(), loss, threads),
-            0,
-            |_| None,
-        ),
-        Problem::Robust(p) => job.run(
-            &*setting.algorithm,
-            &**p,
-            &graphs,
-            &mut *network(graphs.clone(), loss, threads),
-            0,
-            |_| None,
-        ),
-        Problem::Learning64(p) => {
-            let look = |views: &[View<'_, f64>]| pictures::lowest(p, views);
-            job.run(
-                &*setting.algorithm,
-                &**p,
-                &graphs,
-                &mut *network(graphs.clone(), loss, threads),
-                p.dealt().bytes(),
-                look,
-            )
-        }
-        Problem::Learning32(p) => {
-            let look = |views: &[View<'_, f32>]| pictures::lowest(p, views);
-            job.run(
-                &*setting.algorithm32,
-                &**p,
-                &graphs,
-                &mut *network(graphs.clone(), loss, threads),
-                p.dealt().bytes(),
-                look,
-            )
+/// The metrics of all settings' problems.
+fn metrics(experiment: &Experiment, options: &Options) -> Result<Vec<Metric>> {
+    let (mut all, mut seen) = (dibo::metrics::ALWAYS.to_vec(), std::collections::BTreeSet::new());
+    let (threads, folder) = (Threads::one(), experiment.folder.as_path());
+    for setting in &experiment.settings {
+        if seen.insert(setting.series.settings.get("problem.kind").cloned()) {
+            let place = Place { folder, threads: &threads, device: options.device.as_ref() };
+            all.extend(open(setting, experiment.seeds[0], place)?.measures());
         }
     }
+    Ok(all)
 }
 
+/// One setting with one seed.
 struct Job<'a> {
-    setting: &'a Setting,
+    experiment: &'a Experiment,
     s: usize,
     seed: u64,
     kept: &'a Path,
-    digest: [u8; 32],
-    bar: &'a ProgressBar,
+    progress: &'a Progress,
     /// No other run goes on beside it, so that its peak memory can be told.
     alone: bool,
-    watch: bool,
 }
 
 impl Job<'_> {
-    fn finished(&self) -> PathBuf {
-        self.kept.join(format!("{}-{}.done", self.s, self.seed))
+    fn setting(&self) -> &Setting {
+        &self.experiment.settings[self.s]
     }
 
-    /// The same on a GPU.
-    #[cfg(feature = "cuda")]
-    fn run_on(&self, engine: &Engine, problem: Problem, graphs: Sequence, threads: &Threads) -> Result<Kept> {
-        let Problem::Learning32(host) = problem else {
-            anyhow::bail!(
-                "{}: only cleaning with 32-bit numbers runs on the GPU; leave --device away",
-                self.setting.series.label
-            );
-        };
-        engine.guard(|| {
-            let blocks = dibo::problem::SingleLevel::blocks(&*host);
-            let say = |need: String| self.bar.suspend(|| println!("{}: {need}", self.setting.series.label));
-            let bytes = host.dealt().bytes();
-            let problem = engine.problem(*host, &self.setting.series.algorithm, blocks, say)?;
-            let mut network = engine.network(graphs.clone(), threads.clone());
-            self.run(&*self.setting.algorithm32, &problem, &graphs, &mut network, bytes, |_| None)
-        })
-    }
-
-    #[cfg(not(feature = "cuda"))]
-    fn run_on(
-        &self,
-        engine: &Engine,
-        _problem: Problem,
-        _graphs: Sequence,
-        _threads: &Threads,
-    ) -> Result<Kept> {
-        match *engine {}
-    }
-
-    /// Runs, keeps the result, and lets `look` make a picture of the state at the end of the first seed.
-    fn run<T: Real>(
-        &self,
-        algorithm: &dyn Algorithm<T>,
-        problem: &dyn Bilevel<T>,
-        graphs: &Sequence,
-        network: &mut dyn Network<T>,
-        data_bytes: usize,
-        look: impl Fn(&[View<'_, T>]) -> Option<String>,
-    ) -> Result<Kept> {
-        let half = self.kept.join(format!("{}-{}.checkpoint", self.s, self.seed));
-        let resume = std::fs::read(&half)
-            .ok()
-            .and_then(|b| Checkpoint::<T>::from_bytes(&b).ok())
-            .filter(|c| c.digest == self.digest);
-        // A checkpoint of a large state takes long: they must not become the work.
-        let patience = Duration::from_secs(20 + (6 * problem.agents() * problem.lower() / 5_000_000) as u64);
-        let theory = (self.watch && self.setting.mixes_by_pulling()).then(|| {
-            let plan = self.setting.run.plan();
-            let facts = theory::graph::constants(graphs, plan.iterations.min(90));
-            let constants = problem.constants().unwrap_or_else(|| estimate(problem));
-            Theory {
-                observer: Observer::new(
-                    graphs,
-                    facts.mixing.as_ref(),
-                    Some(constants),
-                    plan.every,
-                    plan.iterations,
-                ),
-                algorithm,
-                problem,
+    /// From where it was left.
+    fn go(&self, threads: &Threads, device: Option<&Engine>, reused: &AtomicUsize) -> Result<Finished> {
+        let digest = digest(self.experiment, self.setting(), self.seed, device)?;
+        match unseal(&self.file("done"), &digest) {
+            Kept::Found(bytes) => {
+                if let Ok(record) = postcard::from_bytes::<Finished>(&bytes) {
+                    self.progress.inc(self.setting().run.iterations as u64);
+                    reused.fetch_add(1, Relaxed);
+                    return Ok(record);
+                }
             }
-        });
+            Kept::Damaged(what) => self.progress.say(&format!("{what}: this run is done again")),
+            Kept::Missing | Kept::Another => {}
+        }
+        memory::begin();
+        let place = Place { folder: &self.experiment.folder, threads, device };
+        let opened = open(self.setting(), self.seed, place)?;
+        if let Some(note) = &opened.built.note {
+            self.progress.say(&format!("{}: {note}", self.setting().series.label));
+        }
+        opened.visit(Going { job: self, digest, data_bytes: opened.built.data_bytes })
+    }
+
+    fn file(&self, ending: &str) -> PathBuf {
+        self.kept.join(format!("{}-{}.{ending}", self.s, self.seed))
+    }
+}
+
+/// A job on its way through the door.
+struct Going<'a> {
+    job: &'a Job<'a>,
+    digest: [u8; 32],
+    data_bytes: u64,
+}
+
+impl Visit for Going<'_> {
+    type Out = Finished;
+
+    /// Runs, keeps the result and, of the first seed, a picture of the state at the end.
+    fn visit<T: Real>(self, ready: Ready<'_, T>) -> Result<Finished> {
+        let Going { job, digest, data_bytes } = self;
+        let (setting, half) = (job.setting(), job.file("checkpoint"));
+        let label = &setting.series.label;
+        let resume = match unseal(&half, &digest) {
+            Kept::Found(bytes) => Checkpoint::<T>::from_bytes(&bytes).ok().map(Checkpoint::into_owned),
+            Kept::Damaged(what) => {
+                job.progress.say(&format!("{what}: the run begins anew"));
+                None
+            }
+            Kept::Missing | Kept::Another => None,
+        };
         let mut watch = Watcher {
-            bar: self.bar,
+            progress: job.progress,
             seen: 0,
-            digest: self.digest,
+            digest,
             half: &half,
             last: Instant::now(),
-            patience,
-            error: None,
-            look,
+            // A checkpoint of a large state takes long: they must not become the work.
+            patience: {
+                let numbers = 6 * ready.problem.agents() * ready.problem.lower();
+                Duration::from_secs(20 + (numbers / 5_000_000) as u64)
+            },
+            ready: &ready,
             picture: None,
             vectors: String::new(),
-            theory,
+            theory: job.experiment.watch.then(|| Theory::new(&ready)).transpose()?.flatten(),
         };
         watch.moved_to(resume.as_ref().map_or(0, |c| c.k));
-        let record = engine::run(
-            algorithm,
-            problem,
-            network,
-            &problem.start(),
-            &self.setting.run.plan(),
-            resume,
-            &mut watch,
-        )
-        .map_err(|e| {
-            anyhow::anyhow!("{}: {e}; remove {} to start anew", self.setting.series.label, half.display())
-        })?;
-        if let Some(e) = watch.error.take() {
-            return Err(e);
-        }
+        let mut network = ready.network()?;
+        let record = ready.run(&mut *network, resume, &mut watch).with_context(|| label.clone())?;
         let memory = Memory {
             vectors: std::mem::take(&mut watch.vectors),
-            data_bytes: data_bytes as u64,
-            peak_bytes: if self.alone { memory::peak() as u64 } else { 0 },
+            data_bytes,
+            peak_bytes: if job.alone { memory::peak() as u64 } else { 0 },
         };
-        let kept = (record, memory);
-        if !matches!(kept.0.outcome, Outcome::Stopped(_)) {
-            self.bar.inc((self.setting.run.iterations - watch.seen) as u64);
-            if let Some(picture) = watch.picture.filter(|_| self.seed == 0) {
-                write_file(&self.kept.join(format!("{}.svg", self.s)), picture.as_bytes())?;
+        let finished = (record, memory);
+        if !matches!(finished.0.outcome, Outcome::Stopped(_)) {
+            job.progress.inc((setting.run.iterations - watch.seen) as u64);
+            if let Some(picture) = watch.picture.filter(|_| job.seed == job.experiment.seeds[0]) {
+                write_file(&job.kept.join(format!("{}.svg", job.s)), picture.as_bytes())?;
             }
-            write_file(
-                &self.finished(),
-                &postcard::to_stdvec(&(self.digest, &kept)).context("cannot write a run")?,
-            )?;
+            let bytes = postcard::to_stdvec(&finished).context("cannot write a run")?;
+            seal(&job.file("done"), &digest, &bytes)?;
             let _ = std::fs::remove_file(&half);
         }
-        Ok(kept)
+        Ok(finished)
     }
 }
 
-/// The simulator, with links that lose messages where the experiment says so.
-pub fn network<T: Real>(
-    graphs: Sequence,
-    loss: Option<(Loss, bool)>,
-    threads: &Threads,
-) -> Box<dyn Network<T>> {
-    match loss {
-        Some((loss, sums)) => Box::new(Lossy::new(graphs, loss, sums, threads.clone())),
-        None => Box::new(Simulator::new(graphs, threads.clone())),
-    }
+/// What a run depends on: its setting with the files that it names, the seed, what is watched, the device, and the
+/// width of the CPU's registers, on which last bits depend.
+pub fn digest(
+    experiment: &Experiment,
+    setting: &Setting,
+    seed: u64,
+    device: Option<&Engine>,
+) -> Result<[u8; 32]> {
+    let mut hash = setting.digest(&experiment.folder)?;
+    let place = device.map_or_else(|| dibo::rows::cpu().to_string(), |d| d.name());
+    hash.update(&seed.to_le_bytes()).update(&[u8::from(experiment.watch)]).update(place.as_bytes());
+    Ok(*hash.finalize().as_bytes())
 }
 
-/// A checkpoint belongs to one text, version, setting and seed.
-pub fn digest(experiment: &Experiment, setting: &Setting, seed: u64, engine: Option<&Engine>) -> [u8; 32] {
+/// What an experiment is, whatever its seeds: a results folder belongs to it.
+pub fn identity(experiment: &Experiment) -> Result<[u8; 32]> {
     let mut hash = blake3::Hasher::new();
-    hash.update(env!("CARGO_PKG_VERSION").as_bytes());
-    for (key, value) in &setting.series.settings {
-        hash.update(format!("{key}={value}\n").as_bytes());
+    hash.update(&[u8::from(experiment.watch)]);
+    for setting in &experiment.settings {
+        hash.update(setting.series.label.as_bytes());
+        for (key, value) in &setting.series.settings {
+            hash.update(key.as_bytes()).update(b"=").update(value.as_bytes()).update(b"\n");
+        }
     }
-    hash.update(&seed.to_le_bytes()).update(experiment.name.as_bytes());
-    if experiment.watch {
-        hash.update(b"watch theory");
-    }
-    if let Some(engine) = engine {
-        hash.update(engine.name().as_bytes());
-    }
-    *hash.finalize().as_bytes()
+    Ok(*hash.finalize().as_bytes())
 }
 
 /// The theory's eye on one run.
@@ -425,8 +288,24 @@ struct Theory<'a, T: Real> {
     problem: &'a dyn Bilevel<T>,
 }
 
-impl<T: Real> Theory<'_, T> {
-    fn look(&mut self, k: usize, views: &[View<'_, T>]) -> Seen {
+impl<'a, T: Real> Theory<'a, T> {
+    /// For the methods that the theory is about.
+    fn new(ready: &Ready<'a, T>) -> Result<Option<Self>> {
+        if !ready.setting().mixes_by_pulling() {
+            return Ok(None);
+        }
+        let Ready { algorithm, problem, plan, .. } = ready;
+        let facts = theory::graph::constants(ready.graphs(), plan.iterations.min(90));
+        let constants = match problem.constants() {
+            Some(exact) => exact,
+            None => estimate(*problem)?,
+        };
+        let mixing = facts.mixing.as_ref();
+        let observer = Observer::new(ready.graphs(), mixing, Some(constants), plan.every, plan.iterations);
+        Ok(Some(Theory { observer, algorithm: *algorithm, problem: *problem }))
+    }
+
+    fn look(&mut self, k: usize, views: &[View<'_, T>]) -> dibo::Result<Seen> {
         let penalty = self.algorithm.penalty_steps(k).map(|s| theory::watch::Steps::Penalty {
             lambda: s.lambda,
             eta: s.eta,
@@ -437,35 +316,34 @@ impl<T: Real> Theory<'_, T> {
     }
 }
 
-struct Watcher<'a, T: Real, L> {
-    bar: &'a ProgressBar,
+struct Watcher<'a, T: Real> {
+    progress: &'a Progress,
     seen: usize,
     digest: [u8; 32],
     half: &'a Path,
     last: Instant,
     patience: Duration,
-    error: Option<anyhow::Error>,
-    look: L,
+    ready: &'a Ready<'a, T>,
     picture: Option<String>,
     vectors: String,
     theory: Option<Theory<'a, T>>,
 }
 
-impl<T: Real, L> Watcher<'_, T, L> {
+impl<T: Real> Watcher<'_, T> {
     fn moved_to(&mut self, k: usize) {
-        self.bar.inc((k - self.seen) as u64);
+        self.progress.inc((k - self.seen) as u64);
         self.seen = k;
     }
 }
 
-impl<T: Real, L: Fn(&[View<'_, T>]) -> Option<String>> Watch<T> for Watcher<'_, T, L> {
-    fn measure(&mut self, k: usize, views: &[View<'_, T>]) -> (Vec<(&'static str, f64)>, Option<String>) {
-        let seen = self.theory.as_mut().map(|t| t.look(k, views)).unwrap_or_default();
-        (seen.values, seen.broken)
+impl<T: Real> Watch<T> for Watcher<'_, T> {
+    fn measure(&mut self, k: usize, views: &[View<'_, T>]) -> dibo::Result<(Values, Option<String>)> {
+        let seen = self.theory.as_mut().map(|t| t.look(k, views)).transpose()?.unwrap_or_default();
+        Ok((seen.values, seen.broken))
     }
 
     fn go_on(&mut self, _k: usize) -> bool {
-        !STOP.load(Relaxed)
+        !stop::asked()
     }
 
     fn sample(&mut self, sample: &Sample) {
@@ -479,16 +357,14 @@ impl<T: Real, L: Fn(&[View<'_, T>]) -> Option<String>> Watch<T> for Watcher<'_, 
     }
 
     fn finished(&mut self, views: &[View<'_, T>]) {
-        self.picture = (self.look)(views);
+        self.picture = self.ready.picture.and_then(|draw| draw(views));
         self.vectors = vectors(views);
     }
 
-    fn checkpoint(&mut self, mut checkpoint: Checkpoint<'_, T>) {
-        checkpoint.digest = self.digest;
+    fn checkpoint(&mut self, checkpoint: Checkpoint<'_, T>) -> dibo::Result<()> {
         self.last = Instant::now();
-        if let Err(e) = write_file_with(self.half, |file| checkpoint.write(file)) {
-            self.error = Some(e);
-        }
+        let sealed = seal_with(self.half, &self.digest, |file| checkpoint.write(file));
+        sealed.map_err(|e| dibo::Error::Watcher(format!("{e:#}").into()))
     }
 }
 
@@ -517,7 +393,7 @@ fn vectors<T: Real>(views: &[View<'_, T>]) -> String {
 fn gather(
     experiment: &Experiment,
     jobs: &[(usize, u64)],
-    records: impl Iterator<Item = Option<Kept>>,
+    records: impl Iterator<Item = Option<Finished>>,
 ) -> (Vec<RunRecord>, Curves) {
     let records: Vec<_> = jobs.iter().zip(records).filter_map(|(job, r)| r.map(|r| (*job, r))).collect();
     let mut metrics: Vec<String> = Vec::new();

@@ -1,0 +1,63 @@
+//! Experiments with dibo: a file becomes settings, a setting is opened through one door, and what is opened is run,
+//! tuned or checked.
+//!
+//! - [`Registry`] holds the names that files may use; [`Registry::load`] reads a file.
+//! - [`door::open`] opens a setting with a seed: the problem is built, needs and values are checked, graphs and losses
+//!   are made. [`door::Ready`] gives the network and runs it.
+//! - [`runner::run`] runs a whole experiment, [`tune::tune`] looks for steps, [`check::explain`] says what to expect.
+//! - [`problems::Kind`] is what a problem of your own implements to be named in files.
+pub mod check;
+pub mod data;
+pub mod device;
+pub mod door;
+#[cfg(any(test, feature = "download"))]
+mod download;
+pub mod experiment;
+#[cfg(test)]
+mod fuzz;
+pub mod graphs;
+pub mod memory;
+pub mod pictures;
+mod plan;
+pub mod problems;
+pub mod progress;
+pub mod registry;
+pub mod runner;
+pub mod section;
+pub mod setting;
+pub mod stop;
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "bert")]
+mod texts;
+pub mod tune;
+
+pub use experiment::{Experiment, Request};
+pub use plan::RunKeys;
+pub use registry::Registry;
+pub use setting::Setting;
+
+/// A line on standard output. One that cannot be written (a full disk behind it) does not end the program at once: the
+/// command says so at its end.
+#[macro_export]
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        if let Err(error) = writeln!(std::io::stdout(), $($text)*) {
+            $crate::could_not_say(error);
+        }
+    }};
+}
+
+static UNSAID: std::sync::OnceLock<std::io::Error> = std::sync::OnceLock::new();
+
+/// Remembers that standard output could not be written.
+#[doc(hidden)]
+pub fn could_not_say(error: std::io::Error) {
+    let _ = UNSAID.set(error);
+}
+
+/// Why standard output could not be written, if it could not.
+pub fn unsaid() -> Option<&'static std::io::Error> {
+    UNSAID.get()
+}

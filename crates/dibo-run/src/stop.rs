@@ -1,0 +1,21 @@
+//! The wish to stop: Ctrl-C, or SIGTERM and SIGHUP, which mean the same.
+use anyhow::{Context, Result};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// Whether it was asked to stop: every run stops at its next evaluation and writes a checkpoint.
+pub fn asked() -> bool {
+    STOP.load(Relaxed)
+}
+
+/// Watches for the wish; a second one leaves at once.
+pub fn watch() -> Result<()> {
+    let handler = || {
+        if STOP.swap(true, Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("\nstopping: what is done is kept (Ctrl-C again to leave at once)");
+    };
+    ctrlc::set_handler(handler).context("cannot watch for Ctrl-C")
+}
