@@ -3,7 +3,8 @@
 use crate::device::Engine;
 use crate::experiment::spec::Problem;
 use crate::experiment::{Experiment, Setting};
-use crate::results::{CurveRow, Curves, Machine, Manifest, Memory, RunRecord, write_file, write_file_with};
+use crate::results::{CurveRow, Curves, Machine, Manifest, Memory, MetricInfo, RunRecord};
+use crate::results::{write_file, write_file_with};
 use crate::{memory, pictures};
 use anyhow::{Context, Result};
 use dibo::algorithm::Algorithm;
@@ -144,7 +145,7 @@ pub fn results(
         started: started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
         seconds: began.elapsed().as_secs_f64(),
         peak_memory: peak_memory(),
-        metrics: curves.metrics.clone(),
+        metrics: curves.metrics.iter().map(|name| MetricInfo::plain(name)).collect(),
         series: experiment.settings.iter().map(|s| s.series.clone()).collect(),
         runs,
         figures: experiment.figures.clone(),
