@@ -2,7 +2,7 @@
 use super::*;
 use dibo_report::judge::power;
 use dibo_report::report::claims::Verdict;
-use dibo_report::results::{CurveRow, Machine, RunRecord, Series};
+use dibo_report::results::{CurveRow, Machine, MetricInfo, RunRecord, Series};
 use std::collections::BTreeMap;
 
 /// A made-up series: settings, outcome, iterations and the curve of one metric.
@@ -131,7 +131,7 @@ fn results(fakes: Vec<Fake>) -> (Manifest, Curves) {
         started: 0,
         seconds: 0.0,
         peak_memory: None,
-        metrics: metrics.clone(),
+        metrics: metrics.iter().map(|name| MetricInfo::plain(name)).collect(),
         series,
         runs,
         figures: vec![],

@@ -4,6 +4,7 @@ mod run;
 
 use crate::report::Extra;
 use crate::report::claims::{Claim, Verdict};
+use crate::report::words;
 use crate::results::{Curves, Manifest};
 pub use run::{Cell, Class, Fit, Run, fit, list, over_instances, power};
 
@@ -138,29 +139,22 @@ fn named(manifest: &Manifest, wanted: impl Fn(&u64, usize) -> bool) -> String {
     if more > 0 { format!("{text} and {more} more series") } else { text }
 }
 
-/// The claims as lines for the terminal.
+/// The claims as lines for the terminal, at most 80 characters wide; the ids stand in a column of their own.
 pub fn terminal(claims: &[Claim]) -> String {
-    let line = |claim: &Claim| {
+    let widest = claims.iter().map(|claim| claim.id.chars().count()).max().unwrap_or(0).clamp(5, 20);
+    let mut text = String::new();
+    for claim in claims {
         let number = if claim.number.is_empty() { &claim.reading } else { &claim.number };
-        wrapped(&format!("{:<5} {}: {} ({number})", claim.id, claim.statement, claim.verdict.words()))
-    };
-    claims.iter().map(line).collect()
-}
-
-/// Lines of at most 120 characters, indented from the second on.
-fn wrapped(text: &str) -> String {
-    let (mut out, mut width) = (String::new(), 0);
-    for word in text.split_inclusive(' ') {
-        let length = word.chars().count();
-        if width + length > 120 {
-            out.truncate(out.trim_end().len());
-            out += "\n      ";
-            width = 6;
+        let words = format!("{}: {} ({number})", claim.statement, claim.verdict.words());
+        let ids = words::folded(&claim.id, widest, 0);
+        let lines = words::folded(&words, 79 - widest, 0);
+        for nth in 0..ids.len().max(lines.len()) {
+            let at = |column: &[String]| column.get(nth).cloned().unwrap_or_default();
+            text += format!("{:<widest$} {}", at(&ids), at(&lines)).trim_end();
+            text.push('\n');
         }
-        out += word;
-        width += length;
     }
-    out + "\n"
+    text
 }
 
 #[cfg(test)]

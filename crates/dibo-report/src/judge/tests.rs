@@ -99,3 +99,21 @@ fn long_lists_of_runs_are_cut() {
     manifest.series = vec![manifest.series[1].clone(); 20];
     assert!(missing(&manifest).ends_with("two (all seeds) and 12 more series"), "{}", missing(&manifest));
 }
+
+#[test]
+fn claims_fit_the_terminal() {
+    let claim = |id: &str, words: &str| Claim {
+        id: id.into(),
+        statement: format!("The claim {words}"),
+        verdict: Verdict::HoldsOnlyUnder(words.into()),
+        number: words.into(),
+        reading: String::new(),
+    };
+    let long = "DL-Push-SAGA λ=60 ν=0.3 τ=0.15, ".repeat(9);
+    let whole = "η".repeat(300);
+    let text =
+        terminal(&[claim("P1", &long), claim("MY-OWN-CLAIM", &whole), claim(&"X".repeat(50), "short")]);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert_eq!(text.matches('η').count(), 900, "nothing is lost");
+    assert!(terminal(&claims([["finished"; 2]; 2])).starts_with("EASY  It always holds: holds (1)\n"));
+}

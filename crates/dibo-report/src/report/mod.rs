@@ -138,7 +138,7 @@ fn added(extra: &Extra) -> Value {
 fn caption(figure: &Figure, manifest: &Manifest) -> String {
     let mut caption = figure.title.trim().to_string();
     if caption.is_empty() {
-        caption = words::column(&figure.y);
+        caption = words::label(manifest, &figure.y);
     }
     if !caption.ends_with(['.', '?', '!']) {
         caption.push('.');
@@ -150,6 +150,13 @@ fn caption(figure: &Figure, manifest: &Manifest) -> String {
             _ => "",
         };
     }
+    // What a picture of graphs shows is not its metric.
+    let metric = words::metric(manifest, &figure.y).filter(|_| figure.kind != "graphs");
+    caption += match metric.map_or("", |metric| metric.better.as_str()) {
+        "lower" => " Lower is better.",
+        "higher" => " Higher is better.",
+        _ => "",
+    };
     caption
 }
 

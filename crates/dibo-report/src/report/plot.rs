@@ -298,7 +298,12 @@ struct Axis {
 
 impl Axis {
     /// An axis that holds all values; None if none is finite.
-    fn over(values: impl Iterator<Item = f64> + Clone, column: &str, log: bool) -> Option<Axis> {
+    fn over(
+        values: impl Iterator<Item = f64> + Clone,
+        manifest: &Manifest,
+        column: &str,
+        log: bool,
+    ) -> Option<Axis> {
         let usable = values.filter(|value| value.is_finite() && (!log || *value > 0.0));
         let low = usable.clone().fold(f64::INFINITY, f64::min);
         let high = usable.fold(f64::NEG_INFINITY, f64::max);
@@ -306,8 +311,10 @@ impl Axis {
             return None;
         }
         let (size, unit) = words::unit(column, high.abs().max(low.abs()));
-        let label =
-            words::column(column) + &if unit.is_empty() { String::new() } else { format!(" ({unit})") };
+        let label = match unit {
+            "" => words::heading(manifest, column),
+            unit => words::with_unit(words::label(manifest, column), unit),
+        };
         // Under a factor of three a logarithmic axis has hardly a tick.
         if !log || high / low < 3.0 {
             let (low, high) = (low / size, high / size);
@@ -495,10 +502,10 @@ fn lines(figure: &Figure, manifest: &Manifest, curves: &Curves, panels: &[Panel]
             .collect()
     };
     let none = || anyhow!("`{}` has no value to draw", figure.y);
-    let x_axis = Axis::over(all().map(|point| point.x), &figure.x, log_x).ok_or_else(none)?;
-    let y_axis = Axis::over(edges(&left).into_iter(), &figure.y, log_y).ok_or_else(none)?;
+    let x_axis = Axis::over(all().map(|point| point.x), manifest, &figure.x, log_x).ok_or_else(none)?;
+    let y_axis = Axis::over(edges(&left).into_iter(), manifest, &figure.y, log_y).ok_or_else(none)?;
     let y2_axis = match (&right, &figure.y2) {
-        (Some(right), Some(name)) => Axis::over(edges(right).into_iter(), name, false),
+        (Some(right), Some(name)) => Axis::over(edges(right).into_iter(), manifest, name, false),
         _ => None,
     };
     let cells = left.iter().enumerate().map(|(index, lines)| {
@@ -586,7 +593,7 @@ fn bars(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pictur
         .map(|panel| panel.series.iter().map(|member| measure(member.index)).collect())
         .collect();
     let tops = rows.iter().flatten().map(|(mean, sd)| mean + if sd.is_finite() { *sd } else { 0.0 });
-    let axis = Axis::over(tops.chain([0.0]), &figure.y, false)
+    let axis = Axis::over(tops.chain([0.0]), manifest, &figure.y, false)
         .filter(|_| rows.iter().flatten().any(|(mean, _)| mean.is_finite()));
     let axis = axis.ok_or_else(|| anyhow!("`{}` has no value to draw", figure.y))?;
     let most = panels.iter().map(|panel| panel.series.len()).max().unwrap_or(1);
@@ -719,7 +726,7 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
         panels.iter().map(|panel| groups(figure, manifest, panel, &across, (log_x, log_y))).collect();
     let all: Vec<Point> = groups.iter().flatten().flat_map(|(_, points)| points.iter().copied()).collect();
     let none = || anyhow!("`{}` has no value to draw", figure.y);
-    let mut x_axis = Axis::over(all.iter().map(|point| point.x), "", log_x).ok_or_else(none)?;
+    let mut x_axis = Axis::over(all.iter().map(|point| point.x), manifest, "", log_x).ok_or_else(none)?;
     x_axis.label = words::symbol(key);
     if !x_axis.log {
         let spare = 0.04 * (x_axis.range.1 - x_axis.range.0);
@@ -731,9 +738,13 @@ fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Pict
     }
     // A dot on the edge of a logarithmic axis would be cut.
     let spare = if log_y { 1.3 } else { 1.0 };
-    let y_axis =
-        Axis::over(all.iter().flat_map(|point| [point.low / spare, point.high * spare]), &figure.y, log_y)
-            .ok_or_else(none)?;
+    let y_axis = Axis::over(
+        all.iter().flat_map(|point| [point.low / spare, point.high * spare]),
+        manifest,
+        &figure.y,
+        log_y,
+    )
+    .ok_or_else(none)?;
     let cells = groups.iter().map(|groups| (dots(groups, &x_axis, &y_axis, numbers.is_some()), Vec::new()));
     let base = |panel: &Panel, first: bool, _: bool| {
         let mut layout = y_axis.on_y(x_axis.on_x(layout(panel, x_axis.range, y_axis.range)));

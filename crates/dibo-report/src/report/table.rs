@@ -21,8 +21,8 @@ pub fn main_metrics(manifest: &Manifest) -> Vec<String> {
         .flat_map(|figure| [Some(&figure.y), figure.y2.as_ref()].into_iter().flatten());
     let known = |name: &&String| manifest.runs.iter().any(|run| run.last.contains_key(*name));
     let asked: Vec<&String> = asked.filter(known).collect();
-    let pool: Vec<&String> =
-        if asked.is_empty() { manifest.metrics.iter().filter(known).take(2).collect() } else { asked };
+    let names = manifest.metrics.iter().map(|metric| &metric.name);
+    let pool: Vec<&String> = if asked.is_empty() { names.filter(known).take(2).collect() } else { asked };
     for name in pool {
         if !chosen.contains(name) && chosen.len() < 3 {
             chosen.push(name.clone());
@@ -47,7 +47,7 @@ pub fn outcome(manifest: &Manifest) -> Table {
         head.push("settings".into());
     }
     head.extend(["outcome".into(), "iterations".into()]);
-    head.extend(metrics.iter().map(|name| words::column(name)));
+    head.extend(metrics.iter().map(|name| words::heading(manifest, name)));
     head.extend(["time", "sent", "gradients"].map(String::from));
     if products {
         head.push("products".into());
@@ -115,45 +115,63 @@ fn last(runs: &[&RunRecord], name: &str) -> String {
     words::mean_and_deviation(mean, deviation)
 }
 
-/// The outcome table as aligned text, at most 110 characters wide; less important columns give way first.
+/// As wide as a label may be before columns give way.
+const LABEL: usize = 32;
+
+/// The outcome table as aligned text, at most 80 characters wide: less important columns give way first, and
+/// what is long goes on in the next line.
 pub fn terminal_table(manifest: &Manifest) -> String {
-    const WIDEST: usize = 110;
+    const WIDEST: usize = 80;
     let mut table = outcome(manifest);
     let metrics = main_metrics(manifest);
     // The label already says what is swept.
     let mut give_way: Vec<String> = ["settings", "products", "state", "gradients"].map(String::from).into();
-    give_way.extend(metrics.iter().skip(1).rev().map(|name| words::column(name)));
+    give_way.extend(metrics.iter().skip(1).rev().map(|name| words::heading(manifest, name)));
     give_way.extend(["sent", "time"].map(String::from));
     table.drop(&give_way[0]);
     for name in &give_way[1..] {
-        if table.width() <= WIDEST {
+        if total(&table.least_widths()) <= WIDEST {
             break;
         }
         table.drop(name);
     }
-    let over = table.width().saturating_sub(WIDEST);
-    if over > 0 {
-        let room = table.widths()[0].saturating_sub(over).max(12);
-        for label in table
-            .rows
-            .iter_mut()
-            .filter_map(|row| row.first_mut())
-            .filter(|label| label.chars().count() > room)
-        {
-            *label = label.chars().take(room - 1).chain(['…']).collect();
-        }
+    let mut widths = table.least_widths();
+    // What room is left goes to the label, then to the heads.
+    for (column, wanted) in table.widths().into_iter().enumerate() {
+        let spare = WIDEST.saturating_sub(total(&widths));
+        widths[column] = wanted.min(widths[column] + spare);
     }
-    let widths = table.widths();
-    let line = |row: &[String]| {
-        let mut text = String::new();
-        for ((cell, &width), &right) in row.iter().zip(&widths).zip(&table.right) {
+    while total(&widths) > WIDEST {
+        let widest = (0..widths.len()).max_by_key(|column| (widths[*column], *column));
+        let shrunk = if widths[0] > LABEL / 2 { Some(0) } else { widest };
+        widths[shrunk.expect("a table has columns")] -= 1;
+    }
+    let rule = "─".repeat(total(&widths)) + "\n";
+    let rows = table.rows.iter().map(|row| lines(row, &widths, &table.right));
+    lines(&table.head, &widths, &table.right) + &rule + &rows.collect::<String>()
+}
+
+/// Characters of a row with columns of these widths.
+fn total(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)
+}
+
+/// One row as text: several lines where a cell is wider than its column.
+fn lines(row: &[String], widths: &[usize], right: &[bool]) -> String {
+    let cells: Vec<Vec<String>> =
+        row.iter().zip(widths).map(|(cell, width)| words::folded(cell, *width, 0)).collect();
+    let mut text = String::new();
+    for nth in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
+        let mut line = String::new();
+        for ((cell, &width), &right) in cells.iter().zip(widths).zip(right) {
+            let cell = cell.get(nth).map_or("", String::as_str);
             let space = " ".repeat(width.saturating_sub(cell.chars().count()));
-            text += &if right { format!("{space}{cell}  ") } else { format!("{cell}{space}  ") };
+            line += &if right { format!("{space}{cell}  ") } else { format!("{cell}{space}  ") };
         }
-        text.trim_end().to_string() + "\n"
-    };
-    let rule = "─".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)) + "\n";
-    line(&table.head) + &rule + &table.rows.iter().map(|row| line(row)).collect::<String>()
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
 }
 
 impl Table {
@@ -164,8 +182,15 @@ impl Table {
         (0..self.head.len()).map(width).collect()
     }
 
-    fn width(&self) -> usize {
-        self.widths().iter().sum::<usize>() + 2 * self.head.len().saturating_sub(1)
+    /// The least widths: labels of a fair length, cells as they are, and heads with a word to a line.
+    fn least_widths(&self) -> Vec<usize> {
+        let letters = |text: &str| text.chars().count();
+        let least = |column: usize| {
+            let cells = self.rows.iter().map(|row| letters(&row[column])).max().unwrap_or(0);
+            let head = self.head[column].split_whitespace().map(letters).max().unwrap_or(0);
+            if column == 0 { cells.max(head).min(LABEL) } else { cells.max(head) }
+        };
+        (0..self.head.len()).map(least).collect()
     }
 
     fn drop(&mut self, name: &str) {

@@ -1,6 +1,6 @@
 //! Reports from small made-up results, sound and degenerate.
 use super::*;
-use crate::results::{CurveRow, Figure, Machine, RunRecord, Series};
+use crate::results::{CurveRow, Figure, Machine, MetricInfo, RunRecord, Series};
 use std::collections::BTreeMap;
 
 fn figure(kind: &str, x: &str, y: &str, log: &str) -> Figure {
@@ -85,7 +85,7 @@ fn results(
         started: 1_700_000_000,
         seconds: 1.0,
         peak_memory: None,
-        metrics: curves.metrics.clone(),
+        metrics: curves.metrics.iter().map(|name| MetricInfo::plain(name)).collect(),
         series,
         runs,
         figures: vec![figure("line", "iteration", "error", "y")],
@@ -144,7 +144,7 @@ fn the_page_is_whole_and_escaped() {
     );
     let text = terminal_table(&manifest);
     assert!(
-        text.contains("FAB ν=0.1  2 reached") && text.lines().all(|line| line.chars().count() <= 110),
+        text.contains("FAB ν=0.1  2 reached") && text.lines().all(|line| line.chars().count() <= 80),
         "{text}"
     );
     std::fs::remove_dir_all(dir).unwrap();
@@ -241,4 +241,47 @@ fn small_tools_are_right() {
     assert_eq!(base64(b""), "");
     assert_eq!(date(0), "1970-01-01 00:00 UTC");
     assert_eq!(date(1_709_210_096), "2024-02-29 12:34 UTC");
+}
+
+#[test]
+fn the_table_fits_the_terminal_whatever_the_labels() {
+    let (mut manifest, _) = results(|_, _, _| 1.234e-10, &[0, 12_345], "reached");
+    let long = "DL-Push-SAGA λ=60 ν=0.3 ηx={start=0.15,decay=1e-5} group=as-printed penalty-form=normalised";
+    for (width, label) in [(1, long.to_string()), (2, "η".repeat(200)), (3, "short".into())] {
+        manifest.series[1].label = label.clone();
+        manifest.metrics[0].label = "distance from the solution ".repeat(width);
+        for (run, count) in manifest.runs.iter_mut().zip([1, 10_000_000]) {
+            (run.iterations, run.products) = (count, 1_000_000);
+        }
+        manifest.runs[2].outcome = "diverged".into();
+        let text = terminal_table(&manifest);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace()).count();
+        assert!(label.split(' ').all(|word| letters(word) > 24 || text.contains(word)), "{text}");
+        assert!(width > 1 || text.contains("penalty-form=normalised"), "{text}");
+        assert!(text.contains("FAB ν=0.0") && text.contains("1 diverged, 1 reached"), "{text}");
+    }
+}
+
+#[test]
+fn a_metric_s_words_are_its_own() {
+    let dir = folder("words");
+    let (mut manifest, curves) = results(|_, _, k| 1.0 + k as f64, &[0, 10, 20], "finished");
+    manifest.metrics[0] = MetricInfo {
+        name: "error".into(),
+        label: "way off".into(),
+        unit: "km".into(),
+        better: "lower".into(),
+    };
+    manifest.figures.push(figure("points", "setting:graph.nu", "min:error", ""));
+    manifest.figures[1].name = "points".into();
+    for run in &mut manifest.runs {
+        run.smallest = run.last.clone();
+    }
+    let page = std::fs::read_to_string(write(&dir, &manifest, &curves, &[], &[]).unwrap()).unwrap();
+    for part in ["way off (km)", "smallest way off (km)", "way off.", "Lower is better."] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(terminal_table(&manifest).contains("way off (km)"));
+    std::fs::remove_dir_all(dir).unwrap();
 }

@@ -1,6 +1,36 @@
 //! Words and units a reader expects: "relative error", "12.5 MB", "ν = 0.3".
+use crate::results::{Manifest, MetricInfo};
 
-/// A column's name for an axis or a table head.
+/// A column's or metric's name for an axis or a table head: a metric says its own.
+pub fn label(manifest: &Manifest, name: &str) -> String {
+    match (metric(manifest, name), name.split_once(':')) {
+        (Some(metric), Some(("min", _))) => format!("smallest {}", metric.label),
+        (Some(metric), Some(("mean", _))) => format!("mean {}", metric.label),
+        (Some(metric), _) => metric.label.clone(),
+        (None, _) => column(name),
+    }
+}
+
+/// The same with the metric's unit, such as `test accuracy (%)`.
+pub fn heading(manifest: &Manifest, name: &str) -> String {
+    with_unit(label(manifest, name), metric(manifest, name).map_or("", |metric| &metric.unit))
+}
+
+/// Words with a unit in brackets, where there is one.
+pub fn with_unit(label: String, unit: &str) -> String {
+    if unit.is_empty() { label } else { format!("{label} ({unit})") }
+}
+
+/// What the manifest says of a metric, also where its smallest value (`min:`) or mean (`mean:`) is meant.
+pub fn metric<'a>(manifest: &'a Manifest, name: &str) -> Option<&'a MetricInfo> {
+    let found = |name: &str| manifest.metrics.iter().find(|metric| metric.name == name);
+    found(name).or_else(|| match name.split_once(':') {
+        Some(("min" | "mean", name)) => found(name),
+        _ => None,
+    })
+}
+
+/// A fixed column's name for an axis or a table head.
 pub fn column(name: &str) -> String {
     match name {
         "iteration" => "iterations".into(),
@@ -11,13 +41,7 @@ pub fn column(name: &str) -> String {
         "state_bytes" => "memory of the state".into(),
         "peak_bytes" => "peak memory".into(),
         "bytes_per_iteration" => "bytes sent per iteration".into(),
-        "tau" | "lambda" => symbol(name),
-        "norm_gap" => "‖y‖² − ‖z‖²".into(),
-        other => match other.split_once(':') {
-            Some(("min", metric)) => format!("smallest {}", column(metric)),
-            Some(("mean", metric)) => format!("mean {}", column(metric)),
-            _ => other.replace('_', " "),
-        },
+        other => other.replace('_', " "),
     }
 }
 
@@ -101,6 +125,38 @@ pub fn mean_and_deviation(mean: f64, deviation: f64) -> String {
     if exponent == 0 { text } else { format!("({text})e{exponent}") }
 }
 
+/// Lines of at most `width` characters, broken at spaces where that can be, and from the second on indented.
+pub fn folded(text: &str, width: usize, indent: usize) -> Vec<String> {
+    let (mut lines, mut line, mut length) = (Vec::new(), String::new(), 0);
+    for word in text.split_whitespace() {
+        let mut word: &str = word;
+        loop {
+            let letters = word.chars().count();
+            let space = usize::from(length > indent * usize::from(!lines.is_empty()));
+            if length + space + letters <= width {
+                line.extend(std::iter::repeat_n(' ', space));
+                line += word;
+                length += space + letters;
+                break;
+            }
+            if space > 0 {
+                lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
+                length = indent;
+                continue;
+            }
+            // A word longer than a line is cut.
+            let room = width.saturating_sub(length).max(1);
+            let cut = word.char_indices().nth(room).map_or(word.len(), |(at, _)| at);
+            line += &word[..cut];
+            word = &word[cut..];
+            lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
+            length = indent;
+        }
+    }
+    lines.push(line);
+    lines
+}
+
 /// How to show a column on an axis: divide by the first, and name the second, such as `(1e6, "MB")`.
 pub fn unit(name: &str, largest: f64) -> (f64, &'static str) {
     let pick = |units: &[(f64, &'static str)]| {
@@ -146,7 +202,7 @@ mod tests {
 
     #[test]
     fn words_are_human() {
-        assert_eq!(column("relative_error"), "relative error");
+        assert_eq!(column("bytes_per_iteration"), "bytes sent per iteration");
         assert_eq!(symbol("algorithm.eta_x"), "ηx");
         assert_eq!(symbol("graph.kind"), "graph");
         assert_eq!(without("FAB λ=60, ν=0.3", &[("graph.nu", "0.3")]), "FAB λ=60");
@@ -169,5 +225,14 @@ mod tests {
         assert_eq!(mean_and_deviation(5000.4, 120.0), "5000 ± 120");
         assert_eq!(number(1.5e-7), "1.50e-7");
         assert_eq!(number(f64::NAN), "–");
+    }
+
+    #[test]
+    fn lines_are_folded_at_spaces() {
+        assert_eq!(folded("one two three", 8, 2), ["one two", "  three"]);
+        assert_eq!(folded("one", 8, 2), ["one"]);
+        assert_eq!(folded("", 8, 2), [""]);
+        assert_eq!(folded("a ηηηηηηηηηηηη b", 6, 1), ["a", " ηηηηη", " ηηηηη", " ηη b"]);
+        assert_eq!(folded("ηηηηηηηηηη", 5, 0), ["ηηηηη", "ηηηηη"]);
     }
 }

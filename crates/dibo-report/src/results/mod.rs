@@ -1,10 +1,14 @@
 //! What a run leaves behind: a folder with `manifest.json` (settings, machine, outcome of each run) and the
 //! curves as `curves.csv` and `curves.parquet`. Reports are made from this folder alone.
 mod curves;
+mod figure;
+mod metric;
 pub mod store;
 
 use anyhow::{Context, Result, bail};
 pub use curves::{COLUMNS, CurveRow, Curves};
+pub use figure::Figure;
+pub use metric::MetricInfo;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,8 +40,8 @@ pub struct Manifest {
     pub seconds: f64,
     /// Peak memory of the process in bytes, where the system tells.
     pub peak_memory: Option<u64>,
-    /// Columns of the curves after the fixed ones.
-    pub metrics: Vec<String>,
+    /// Columns of the curves after the fixed ones, with the words for readers.
+    pub metrics: Vec<MetricInfo>,
     /// One per setting: an algorithm with its parameters and swept values.
     pub series: Vec<Series>,
     /// One per series and seed.
@@ -124,71 +128,6 @@ pub struct Memory {
     pub data_bytes: u64,
     /// Most bytes that were allocated at once during the run; 0 where other runs went on beside it.
     pub peak_bytes: u64,
-}
-
-/// One plot, as the experiment file asks for it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Figure {
-    /// File name without ending, and anchor in the report.
-    pub name: String,
-    /// Caption.
-    #[serde(default)]
-    pub title: String,
-    /// Column on the horizontal axis: `iteration`, `seconds`, `bytes`, `gradients`, or `setting:KEY` for a
-    /// swept setting (then each point is one series' last value).
-    #[serde(default = "iteration")]
-    pub x: String,
-    /// Column on the vertical axis: a metric, or for `kind = "bar"` also `seconds`, `bytes`, `state_bytes`,
-    /// `peak_bytes`, `iterations`, `bytes_per_iteration`; with `min:` or `mean:` before a metric, its
-    /// smallest value or its mean along the run.
-    pub y: String,
-    /// A second metric drawn dotted on the right axis.
-    #[serde(default)]
-    pub y2: Option<String>,
-    /// `line` (mean and standard deviation over seeds), `bar` (one bar per series with its deviation),
-    /// `points`, or `graphs` (the topology picture).
-    #[serde(default = "line")]
-    pub kind: String,
-    /// Logarithmic axes, any of `x` and `y`, such as `"xy"`.
-    #[serde(default)]
-    pub log: String,
-    /// Only series whose settings have these values; `"0.15|0.2"` allows several, and an empty one stands for
-    /// a setting that is not given.
-    #[serde(default)]
-    pub only: BTreeMap<String, String>,
-    /// One panel for each value of this setting, side by side.
-    #[serde(default)]
-    pub panels: Option<String>,
-    /// First iteration shown, where the beginning would flatten the rest.
-    #[serde(default)]
-    pub from: usize,
-}
-
-impl Figure {
-    /// The mean curve of a metric against iterations.
-    pub fn line(y: &str, log: &str) -> Self {
-        Figure {
-            name: y.replace('_', "-"),
-            title: String::new(),
-            x: iteration(),
-            y: y.into(),
-            y2: None,
-            kind: line(),
-            log: log.into(),
-            only: BTreeMap::new(),
-            panels: None,
-            from: 0,
-        }
-    }
-}
-
-fn iteration() -> String {
-    "iteration".into()
-}
-
-fn line() -> String {
-    "line".into()
 }
 
 impl Manifest {
