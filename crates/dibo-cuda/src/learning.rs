@@ -446,7 +446,7 @@ impl SingleLevel<f32> for DeviceLearning {
         batch.fill(places, at.owned.len(), 0);
         batch.weigh(&self.weigh, 0, 0);
         model.begin();
-        let shrink = self.host.baseline_shrink() as f32;
+        let shrink = self.host.baseline_weight_decay() as f32;
         model.pass(&Pass {
             samples: &self.data,
             batch,

@@ -5,7 +5,7 @@ use crate::gpu::{Gpu, Memory, REGISTERED};
 use crate::rows::DeviceRows;
 use dibo::mixing::{Mixing, Sequence};
 use dibo::network::{Lane, Network, Simulator, Traffic};
-use dibo::rows::{Rows, Threads, Weights};
+use dibo::rows::{Rows, Threads};
 use std::sync::Arc;
 
 /// All agents in this process, their rows on one GPU. Rows that were not placed there (a push-sum weight) are
@@ -73,20 +73,15 @@ impl Network<f32> for DeviceNetwork {
 
 const PLACED: &str = "all rows of a lane lie on the device";
 
-fn weight(weights: Weights<'_, f32>, receiver: usize, sender: usize, entry: usize) -> f32 {
-    match weights {
-        Weights::Receiver(w) => w[receiver],
-        Weights::Sender(w) => w[sender],
-        Weights::Entry(w) => w[entry],
-        // Rows that already carry their weights exist inside a round of the host only.
-        Weights::Applied => 1.0,
-    }
-}
-
 /// `v ← A v − η t` and `t ← B t − d`, in place.
 fn mix(gpu: &Arc<Gpu>, mixing: &Mixing<f32>, lane: &mut Lane<'_, f32>, scratch: &mut Scratch) {
-    let t = DeviceRows::of(lane.push).expect(PLACED);
-    let v = lane.pull.as_ref().map(|(v, eta)| (DeviceRows::of(v).expect(PLACED), *eta));
+    let (pull, push) = (lane.pull.as_ref(), lane.push.as_deref());
+    // What is only pulled goes where the kernels push, with the pull's weights.
+    let only = if push.is_none() { pull } else { None };
+    let Some(t) = push.or(only.map(|(v, _)| &**v)) else { return };
+    let t = DeviceRows::of(t).expect(PLACED);
+    let v = pull.filter(|_| only.is_none()).map(|(v, eta)| (DeviceRows::of(v).expect(PLACED), *eta));
+    let pushed = |a: f64, b: f64| if only.is_some() { a } else { b };
     let (n, stride) = (t.count(), t.stride());
     let steps = v.map_or_else(|| t.steps(&[0.0; 4][..t.ends()]), |(v, eta)| v.steps(eta));
     let d = lane.d.map_or(0, |d| DeviceRows::of(d).expect(PLACED).at());
@@ -100,16 +95,12 @@ fn mix(gpu: &Arc<Gpu>, mixing: &Mixing<f32>, lane: &mut Lane<'_, f32>, scratch: 
         );
     }
     let (to_v, to_t, width) = (v.map_or(0, |(v, _)| v.at()), t.at(), stride as i64);
-    let csr = mixing.graph.csr();
     if n <= REGISTERED {
         let mut dense = vec![0.0f32; 2 * n * n];
-        for i in 0..n {
-            for e in csr.start[i] as usize..csr.start[i + 1] as usize {
-                let j = csr.from[e] as usize;
-                dense[i * n + j] = weight(mixing.a.weights(), i, j, e);
-                dense[n * n + i * n + j] = weight(mixing.b.weights(), i, j, e);
-            }
-        }
+        mixing.for_each_entry(|i, j, a, b| {
+            dense[i * n + j] = a as f32;
+            dense[n * n + i * n + j] = pushed(a, b) as f32;
+        });
         let (function, columns) = gpu.mixer(n);
         let plus = i32::from(lane.pending);
         let blocks = (stride / columns).div_ceil(128).max(1) as u32;
@@ -133,14 +124,7 @@ fn mix(gpu: &Arc<Gpu>, mixing: &Mixing<f32>, lane: &mut Lane<'_, f32>, scratch: 
     };
     let old_t = copy(t, &mut scratch.t);
     let old_v = v.map_or(0, |(v, _)| copy(v, &mut scratch.v));
-    let edges = csr.from.len();
-    let mut links: Vec<u32> = csr.start.iter().chain(csr.from).copied().collect();
-    for weights in [mixing.a.weights(), mixing.b.weights()] {
-        for i in 0..n {
-            let row = csr.start[i] as usize..csr.start[i + 1] as usize;
-            links.extend(row.map(|e| weight(weights, i, csr.from[e] as usize, e).to_bits()));
-        }
-    }
+    let (links, edges) = sparse(mixing, pushed);
     let memory = match scratch.links.take().filter(|m| m.bytes() >= 4 * links.len()) {
         Some(memory) => memory,
         None => Memory::unset(gpu, 8 * links.len()),
@@ -158,4 +142,22 @@ fn mix(gpu: &Arc<Gpu>, mixing: &Mixing<f32>, lane: &mut Lane<'_, f32>, scratch: 
         256,
         arguments![to_v, old_v, to_t, old_t, d, start, from, a, b, steps, width],
     );
+}
+
+/// Where each row's senders begin, the senders, and their weights in the pull and in the push; and how many
+/// senders there are.
+fn sparse(mixing: &Mixing<f32>, pushed: impl Fn(f64, f64) -> f64) -> (Vec<u32>, usize) {
+    let n = mixing.graph.agents();
+    let (mut links, mut pull, mut push) = (vec![0], Vec::new(), Vec::new());
+    for i in 0..n {
+        links.push(links[i] + mixing.graph.senders(i).len() as u32);
+    }
+    (0..n).for_each(|i| links.extend_from_slice(mixing.graph.senders(i)));
+    mixing.for_each_entry(|_, _, a, b| {
+        pull.push((a as f32).to_bits());
+        push.push((pushed(a, b) as f32).to_bits());
+    });
+    let edges = pull.len();
+    links.extend(pull.into_iter().chain(push));
+    (links, edges)
 }

@@ -1,7 +1,7 @@
 //! Rows in the GPU's memory.
 use crate::arguments;
 use crate::gpu::{Gpu, Memory};
-use dibo::rows::{Remote, Rows};
+use dibo::rows::{OnDevice, Rows};
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,10 +36,10 @@ impl DeviceRows {
 
     /// The rows as this GPU's; `None` if they lie on the host.
     pub(crate) fn of(rows: &Rows<f32>) -> Option<&DeviceRows> {
-        rows.remote().and_then(|r| r.any().downcast_ref())
+        rows.device().and_then(|r| r.any().downcast_ref())
     }
 
-    fn peer(other: &dyn Remote<f32>) -> &DeviceRows {
+    fn peer(other: &dyn OnDevice<f32>) -> &DeviceRows {
         other.any().downcast_ref().expect("rows of one device")
     }
 
@@ -112,8 +112,8 @@ impl DeviceRows {
     }
 }
 
-impl Remote<f32> for DeviceRows {
-    fn duplicate(&self) -> Box<dyn Remote<f32>> {
+impl OnDevice<f32> for DeviceRows {
+    fn duplicate(&self) -> Box<dyn OnDevice<f32>> {
         let memory = Memory::unset(self.gpu(), self.memory.bytes());
         memory.copy_from(&self.memory);
         Box::new(DeviceRows { memory, starts: self.starts.clone(), ends: self.ends.clone() })
@@ -127,7 +127,7 @@ impl Remote<f32> for DeviceRows {
         self.memory.write(4 * from, numbers);
     }
 
-    fn copy_from(&mut self, other: &dyn Remote<f32>) {
+    fn copy_from(&mut self, other: &dyn OnDevice<f32>) {
         self.memory.copy_from(&Self::peer(other).memory);
     }
 
@@ -135,7 +135,7 @@ impl Remote<f32> for DeviceRows {
         self.memory.clear();
     }
 
-    fn add_scaled(&mut self, scale: f32, other: &dyn Remote<f32>) {
+    fn add_scaled(&mut self, scale: f32, other: &dyn OnDevice<f32>) {
         let (a, b, n) = (self.at(), Self::peer(other).at(), self.len() as i64);
         self.gpu().rows_kernel(
             "add_scaled",
@@ -145,7 +145,7 @@ impl Remote<f32> for DeviceRows {
         );
     }
 
-    fn scale_difference(&mut self, scale: f32, other: &dyn Remote<f32>) {
+    fn scale_difference(&mut self, scale: f32, other: &dyn OnDevice<f32>) {
         let (a, b, n) = (self.at(), Self::peer(other).at(), self.len() as i64);
         self.gpu().rows_kernel(
             "scale_difference",
@@ -155,14 +155,14 @@ impl Remote<f32> for DeviceRows {
         );
     }
 
-    fn sub_scaled_columns(&mut self, factors: &[f32], other: &dyn Remote<f32>) {
+    fn sub_scaled_columns(&mut self, factors: &[f32], other: &dyn OnDevice<f32>) {
         let (a, b, steps, stride) =
             (self.at(), Self::peer(other).at(), self.steps(factors), self.stride() as i64);
         let grid = (self.gpu().blocks(self.stride() / 4, 256), self.count() as u32);
         self.gpu().rows_kernel("sub_steps", grid, 256, arguments![a, b, steps, stride]);
     }
 
-    fn divide_into(&mut self, other: &dyn Remote<f32>, weights: &[f32]) {
+    fn divide_into(&mut self, other: &dyn OnDevice<f32>, weights: &[f32]) {
         let few = Memory::of(self.gpu(), weights);
         let (a, b, w, stride) = (self.at(), Self::peer(other).at(), few.at(), self.stride() as i64);
         let grid = (self.gpu().blocks(self.stride() / 4, 256), self.count() as u32);
@@ -180,7 +180,7 @@ impl Remote<f32> for DeviceRows {
         self.sums("spread_rows", None, &columns, 1)[0] / self.count() as f64
     }
 
-    fn gap(&self, columns: Range<usize>, other: &dyn Remote<f32>) -> (f64, f64) {
+    fn gap(&self, columns: Range<usize>, other: &dyn OnDevice<f32>) -> (f64, f64) {
         let other = Self::peer(other);
         let gap = self.sums("gap_rows", Some(other.at()), &columns, 1)[0].sqrt();
         (gap, other.sums("square_rows", None, &columns, other.count()).iter().map(|s| s.sqrt()).sum())

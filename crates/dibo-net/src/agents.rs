@@ -5,10 +5,8 @@ use bytes::Bytes;
 use dibo::engine::Checkpoint;
 use dibo::graph::Loss;
 use dibo::mixing::{Mixing, Sequence};
-use dibo::network::{Ends, Lane, Network, Traffic};
-use dibo::rows::{
-    Buffer, Csr, Disjoint, GROUP, Pair, Part, Real, Threads, Weights, push_pull_rows, push_rows,
-};
+use dibo::network::{Ends, Lane, Network, Traffic, Workspace, mix_received};
+use dibo::rows::{Real, Threads};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -45,7 +43,7 @@ pub struct Agents<T> {
     /// that is overwritten.
     skipping: bool,
     trouble: Option<String>,
-    old: [Buffer<T>; 2],
+    workspace: Workspace<T>,
 }
 
 impl<T: Real> Agents<T> {
@@ -53,19 +51,18 @@ impl<T: Real> Agents<T> {
     pub fn new(node: Shared, sequence: Sequence, owned: Vec<usize>, links: Links, threads: Threads) -> Self {
         let sums = links.wait.is_some() || links.loss.is_some_and(|l| l.1);
         let ends = (links.wait.is_some() || links.loss.is_some()).then(|| Ends::new(sums));
-        let (mixing, old) = (Mixing::default(), [Buffer::new(64), Buffer::new(64)]);
         Agents {
             node,
             sequence,
             owned,
             threads,
             traffic: Traffic::default(),
-            mixing,
+            mixing: Mixing::default(),
             links,
             ends,
             skipping: false,
             trouble: None,
-            old,
+            workspace: Workspace::default(),
         }
     }
 
@@ -85,84 +82,12 @@ impl<T: Real> Agents<T> {
         lanes: &mut [Lane<'_, T>],
         messages: &BTreeMap<u32, Message<'_>>,
     ) -> Result<(), String> {
-        let Self { mixing, owned, threads, old: [old_v, old_t], .. } = self;
-        // Rows of the source: the owned agents first, as the kernels want it, then the others.
-        let mut place: BTreeMap<u32, usize> =
-            owned.iter().enumerate().map(|(row, agent)| (*agent as u32, row)).collect();
-        for sender in messages.keys() {
-            let next = place.len();
-            place.insert(*sender, next);
-        }
-        let global = mixing.graph.csr();
-        let (mut start, mut from, mut entries) = (vec![0], Vec::new(), Vec::new());
-        for i in owned.iter() {
-            let range = global.start[*i] as usize..global.start[*i + 1] as usize;
-            from.extend(global.from[range.clone()].iter().map(|j| place[j] as u32));
-            entries.extend(range);
-            start.push(from.len() as u32);
-        }
-        let mut senders = vec![0; place.len()];
-        place.iter().for_each(|(agent, at)| senders[*at] = *agent as usize);
-        let (a, b) = (
-            pick(mixing.a.weights(), owned, &senders, &entries),
-            pick(mixing.b.weights(), owned, &senders, &entries),
-        );
-        let csr = Csr { start: &start, from: &from };
-        let mut at = 0;
-        for lane in lanes {
-            let (stride, width) = (lane.push.stride(), lane.push.width());
-            let pulled = lane.pull.as_ref().map_or(0, |(v, _)| v.width());
-            let step = (pulled + width) * size_of::<T>();
-            for old in [&mut *old_v, &mut *old_t] {
-                old.clear();
-                old.resize(senders.len() * stride, T::ZERO);
-            }
-            old_t[..owned.len() * stride].copy_from_slice(lane.push.data());
-            if let Some((v, _)) = &lane.pull {
-                old_v[..owned.len() * stride].copy_from_slice(v.data());
-            }
-            for (sender, message) in messages {
-                let row = place[sender] * stride;
-                if pulled > 0 {
-                    message.read(at, &mut old_v[row..row + pulled]);
-                }
-                message.read(at + pulled * size_of::<T>(), &mut old_t[row..row + width]);
-            }
-            at += step;
-            let d = lane.d.map_or(&[] as &[T], |d| d.data());
-            let t = Disjoint::new(lane.push.data_mut());
-            let v = lane.pull.as_mut().map(|(v, eta)| (Disjoint::new(v.data_mut()), *eta));
-            threads.ranges(stride / GROUP, 1 << 9, |_, groups| {
-                let columns = groups.start * GROUP..groups.end * GROUP;
-                let (old_v, old_t) = (&old_v[columns.start..], &old_t[columns.start..]);
-                let part = Part {
-                    rows: 0..owned.len(),
-                    columns,
-                    stride,
-                    source_stride: stride,
-                    backwards: false,
-                    ahead: false,
-                };
-                match &v {
-                    Some((v, eta)) => {
-                        let old = Pair { v: old_v.into(), t: old_t.into() };
-                        push_pull_rows(
-                            Pair { v, t: &t },
-                            part,
-                            old,
-                            csr,
-                            a.weights(),
-                            b.weights(),
-                            eta,
-                            d,
-                            &[],
-                        )
-                    }
-                    None => push_rows(&t, part, old_t, csr, b.weights(), d),
-                }
-            });
-        }
-        Ok(())
+        let Self { mixing, owned, threads, workspace, .. } = self;
+        let others = messages.keys().map(|sender| *sender as usize);
+        let read = |sender: usize, at: usize, numbers: &mut [T]| {
+            messages[&(sender as u32)].read(at * size_of::<T>(), numbers)
+        };
+        mix_received(mixing, owned, lanes, others, read, workspace, threads)
     }
 
     /// Sends what the owned agents say in this round, waits for what they are told, and mixes.
@@ -198,7 +123,9 @@ impl<T: Real> Agents<T> {
                 if let Some((v, _)) = &lane.pull {
                     T::to_bytes(v.row(row), &mut body);
                 }
-                T::to_bytes(lane.push.row(row), &mut body);
+                if let Some(t) = &lane.push {
+                    T::to_bytes(t.row(row), &mut body);
+                }
             }
             let name = Name { round, kind: Kind::Round, sender: self.owned[row] as u32, receiver: EVERYBODY };
             node.post(name, Bytes::from(body), &Vec::from_iter(processes), true);
@@ -275,38 +202,6 @@ impl<T: Real> Agents<T> {
             local.get(&(sender, receiver)).map(Vec::as_slice)
         });
         Ok(())
-    }
-}
-
-/// The weights of some rows of a matrix.
-enum Picked<T> {
-    Receiver(Vec<T>),
-    Sender(Vec<T>),
-    Entry(Vec<T>),
-}
-
-impl<T: Real> Picked<T> {
-    fn weights(&self) -> Weights<'_, T> {
-        match self {
-            Picked::Receiver(w) => Weights::Receiver(w),
-            Picked::Sender(w) => Weights::Sender(w),
-            Picked::Entry(w) => Weights::Entry(w),
-        }
-    }
-}
-
-fn pick<T: Real>(
-    weights: Weights<'_, T>,
-    receivers: &[usize],
-    senders: &[usize],
-    entries: &[usize],
-) -> Picked<T> {
-    let some = |w: &[T], which: &[usize]| which.iter().map(|i| w[*i]).collect();
-    match weights {
-        Weights::Receiver(w) => Picked::Receiver(some(w, receivers)),
-        Weights::Sender(w) => Picked::Sender(some(w, senders)),
-        Weights::Entry(w) => Picked::Entry(some(w, entries)),
-        Weights::Applied => Picked::Entry(vec![T::ONE; entries.len()]),
     }
 }
 

@@ -23,6 +23,7 @@ pub mod algorithm;
 pub mod data;
 pub mod engine;
 pub mod graph;
+pub(crate) mod kernels;
 mod memory;
 pub mod metrics;
 pub mod mixing;
