@@ -50,7 +50,8 @@ fn ends_are_those_of_earlier_versions() {
         for name in names {
             let kept = folder().join(format!("{name}.{cpu}.csv"));
             for threads in ["1", "2", "3"] {
-                let now = ends(program, &folder().join(format!("{name}.toml")), cpu, threads).join("\n") + "\n";
+                let now =
+                    ends(program, &folder().join(format!("{name}.toml")), cpu, threads).join("\n") + "\n";
                 if write && threads == "1" {
                     std::fs::write(&kept, &now).unwrap();
                 }

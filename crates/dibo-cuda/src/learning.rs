@@ -12,8 +12,9 @@ use cudarc::driver::CudaFunction;
 use dibo::data::Dataset;
 use dibo::problem::learning::bert::Bert;
 use dibo::problem::learning::{Learning, Model, Net, TRIED, Task};
-use dibo::problem::{At, Bilevel, Penalty, SingleLevel, Start};
+use dibo::problem::{At, Bilevel, Metric, Penalty, SingleLevel, Start, Values};
 use dibo::rows::{Stack, Upper, View};
+use dibo::{Error, Result as Done};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,9 +27,6 @@ pub enum Precision {
     /// 16-bit activations.
     Bf16,
 }
-
-/// A metric of a state, with its name.
-type Metric = (&'static str, f64);
 
 /// The kernels that are looked for by name.
 pub(crate) const KERNELS: [&str; 2] = ["sample_weights", "psi_directions"];
@@ -285,7 +283,7 @@ impl DeviceLearning {
     }
 
     /// Metrics of a state on the device; `None` if it lies on the host.
-    fn measure(&self, views: &[View<'_, f32>]) -> Option<Vec<Metric>> {
+    fn measure(&self, views: &[View<'_, f32>]) -> Option<Values> {
         let find = |name: &str| views.iter().find(|v| v.name == name);
         let bilevel = find("y").is_some();
         let view = find(if bilevel { "y" } else { "x" })?;
@@ -322,22 +320,6 @@ impl DeviceLearning {
             values.extend(self.host.cleaning(&x.to_vecs()).into_iter().flatten());
         }
         Some(values)
-    }
-
-    fn try_penalty_directions(
-        &self,
-        at: At<'_>,
-        penalty: Penalty,
-        v: &Stack<f32, 3>,
-        d: &mut Stack<f32, 3>,
-    ) -> Result<(), String> {
-        self.gpu.health()?;
-        match DeviceRows::of(&v.shared) {
-            // Rows that are missing on the device are a failure that the GPU keeps.
-            Some(rows) => _ = self.device_directions(at, penalty, rows, v, d),
-            None => self.host.penalty_directions(at, penalty, v, d),
-        }
-        self.gpu.health()
     }
 
     fn device_directions(
@@ -404,19 +386,6 @@ impl DeviceLearning {
         DeviceRows::required(&self.gpu, rows)
     }
 
-    fn try_gradients(&self, at: At<'_>, x: &Stack<f32, 1>, d: &mut Stack<f32, 1>) -> Result<(), String> {
-        self.gpu.health()?;
-        match DeviceRows::of(&x.shared) {
-            Some(rows) => {
-                if let Some(to) = DeviceRows::required(&self.gpu, &d.shared) {
-                    self.device_gradients(at, rows, to);
-                }
-            }
-            None => self.host.gradients(at, x, d),
-        }
-        self.gpu.health()
-    }
-
     fn device_gradients(&self, at: At<'_>, rows: &DeviceRows, to: &DeviceRows) {
         let Work { model, batch, places } = &mut *self.work();
         let lists: Vec<[Vec<Place>; 2]> = at
@@ -432,7 +401,7 @@ impl DeviceLearning {
         batch.fill(places, at.owned.len(), 0);
         batch.weigh(&self.weigh, 0, 0);
         model.begin();
-        let weight_decay = self.host.baseline_shrink() as f32;
+        let weight_decay = self.host.baseline_weight_decay() as f32;
         model.pass(&Pass {
             samples: &self.data,
             batch,
@@ -444,10 +413,9 @@ impl DeviceLearning {
         });
     }
 
-    fn try_state_metrics(&self, views: &[View<'_, f32>]) -> Result<Vec<Metric>, String> {
-        self.gpu.health()?;
-        let metrics = self.measure(views).unwrap_or_else(|| self.host.state_metrics(views));
-        self.gpu.health().map(|()| metrics)
+    /// The failure that the GPU keeps, if there is one.
+    fn health(&self) -> Done<()> {
+        self.gpu.health().map_err(Error::Device)
     }
 }
 
@@ -464,17 +432,44 @@ impl Bilevel<f32> for DeviceLearning {
         self.host.lower()
     }
 
-    fn grad_f(&self, agent: usize, k: usize, x: &[f32], y: &[f32], gx: &mut [f32], gy: &mut [f32]) {
-        self.host.grad_f(agent, k, x, y, gx, gy);
+    fn grad_f(
+        &self,
+        agent: usize,
+        k: usize,
+        x: &[f32],
+        y: &[f32],
+        gx: &mut [f32],
+        gy: &mut [f32],
+    ) -> Done<()> {
+        self.host.grad_f(agent, k, x, y, gx, gy)
     }
 
-    fn grad_g(&self, agent: usize, k: usize, x: &[f32], y: &[f32], gx: &mut [f32], gy: &mut [f32]) {
-        self.host.grad_g(agent, k, x, y, gx, gy);
+    fn grad_g(
+        &self,
+        agent: usize,
+        k: usize,
+        x: &[f32],
+        y: &[f32],
+        gx: &mut [f32],
+        gy: &mut [f32],
+    ) -> Done<()> {
+        self.host.grad_g(agent, k, x, y, gx, gy)
     }
 
-    fn penalty_directions(&self, at: At<'_>, penalty: Penalty, v: &Stack<f32, 3>, d: &mut Stack<f32, 3>) {
-        // The GPU keeps the failure.
-        let _ = self.try_penalty_directions(at, penalty, v, d);
+    fn penalty_directions(
+        &self,
+        at: At<'_>,
+        penalty: Penalty,
+        v: &Stack<f32, 3>,
+        d: &mut Stack<f32, 3>,
+    ) -> Done<()> {
+        self.health()?;
+        match DeviceRows::of(&v.shared) {
+            // Rows that are missing on the device are a failure that the GPU keeps.
+            Some(rows) => _ = self.device_directions(at, penalty, rows, v, d),
+            None => self.host.penalty_directions(at, penalty, v, d)?,
+        }
+        self.health()
     }
 
     fn single_level(&self) -> Option<&dyn SingleLevel<f32>> {
@@ -485,9 +480,17 @@ impl Bilevel<f32> for DeviceLearning {
         self.host.start()
     }
 
-    fn state_metrics(&self, views: &[View<'_, f32>]) -> Vec<Metric> {
-        // The GPU keeps the failure.
-        self.try_state_metrics(views).unwrap_or_default()
+    fn measures(&self) -> Vec<Metric> {
+        self.host.measures()
+    }
+
+    fn state_metrics(&self, views: &[View<'_, f32>]) -> Done<Values> {
+        self.health()?;
+        let values = match self.measure(views) {
+            Some(values) => values,
+            None => self.host.state_metrics(views)?,
+        };
+        self.health().map(|()| values)
     }
 }
 
@@ -508,9 +511,17 @@ impl SingleLevel<f32> for DeviceLearning {
         self.host.start_from(start)
     }
 
-    fn gradients(&self, at: At<'_>, x: &Stack<f32, 1>, d: &mut Stack<f32, 1>) {
-        // The GPU keeps the failure.
-        let _ = self.try_gradients(at, x, d);
+    fn gradients(&self, at: At<'_>, x: &Stack<f32, 1>, d: &mut Stack<f32, 1>) -> Done<()> {
+        self.health()?;
+        match DeviceRows::of(&x.shared) {
+            Some(rows) => {
+                if let Some(to) = DeviceRows::required(&self.gpu, &d.shared) {
+                    self.device_gradients(at, rows, to);
+                }
+            }
+            None => self.host.gradients(at, x, d)?,
+        }
+        self.health()
     }
 }
 

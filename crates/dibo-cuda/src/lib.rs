@@ -1,5 +1,5 @@
 //! The GPU engine: rows, mixing and learning problems on an NVIDIA GPU, behind the seams of the library
-//! (`Remote` rows, `Network::place`), so that the same algorithm files run there.
+//! (rows `OnDevice`, `Network::place`), so that the same algorithm files run there.
 //!
 //! Driver, NVRTC and cuBLAS are loaded when [`Gpu::new`] is called; building needs no CUDA toolkit. All state
 //! stays on the device; what comes back is small. All work goes through one stream, in order.

@@ -5,8 +5,9 @@ use crate::kernels::mix_columns;
 use crate::memory::Memory;
 use crate::rows::{DeviceRows, Steps};
 use dibo::mixing::{Mixing, Sequence};
-use dibo::network::{Lane, Network, Simulator, Traffic};
-use dibo::rows::{Rows, Threads, Weights};
+use dibo::network::{Lane, Network, Simulator, Traffic, Wishes};
+use dibo::rows::{Rows, Threads};
+use dibo::{Error, Result};
 use std::sync::Arc;
 
 /// Most agents whose columns one thread can hold.
@@ -37,23 +38,6 @@ impl DeviceNetwork {
             scratch: Scratch::default(),
         }
     }
-
-    fn try_round(&mut self, k: usize, lanes: &mut [Lane<'_, f32>]) -> Result<(), String> {
-        let Self { gpu, host, scratch } = self;
-        gpu.health()?;
-        host.round_with(k, lanes, |mixing, lane| {
-            // Nothing to mix is a failure that the GPU keeps.
-            if let Some(lane) = DeviceLane::new(gpu, lane) {
-                lane.mix(mixing, scratch);
-            }
-        });
-        gpu.health()
-    }
-
-    fn try_wait(&self) -> Result<(), String> {
-        self.gpu.synchronize();
-        self.gpu.health()
-    }
 }
 
 impl Network<f32> for DeviceNetwork {
@@ -73,14 +57,25 @@ impl Network<f32> for DeviceNetwork {
         DeviceRows::place(&self.gpu, rows, ends);
     }
 
-    fn round(&mut self, k: usize, lanes: &mut [Lane<'_, f32>]) {
-        // The GPU keeps the failure.
-        let _ = self.try_round(k, lanes);
+    fn prepare(&mut self, wishes: Wishes) -> Result<()> {
+        self.host.prepare(wishes)
     }
 
-    fn wait(&self) {
-        // The GPU keeps the failure.
-        let _ = self.try_wait();
+    fn round(&mut self, k: usize, lanes: &mut [Lane<'_, f32>]) -> Result<()> {
+        let Self { gpu, host, scratch } = self;
+        gpu.health().map_err(Error::Device)?;
+        host.round_with(k, lanes, |mixing, lane| {
+            // Nothing to mix is a failure that the GPU keeps.
+            if let Some(lane) = DeviceLane::new(gpu, lane) {
+                lane.mix(mixing, scratch);
+            }
+            gpu.health().map_err(Error::Device)
+        })
+    }
+
+    fn wait(&self) -> Result<()> {
+        self.gpu.synchronize();
+        self.gpu.health().map_err(Error::Device)
     }
 
     fn traffic(&self) -> Traffic {
@@ -92,40 +87,33 @@ impl Network<f32> for DeviceNetwork {
     }
 }
 
-fn weight(weights: Weights<'_, f32>, receiver: usize, sender: usize, entry: usize) -> f32 {
-    match weights {
-        Weights::Receiver(w) => w[receiver],
-        Weights::Sender(w) => w[sender],
-        Weights::Entry(w) => w[entry],
-        // Rows that already carry their weights exist inside a round of the host only.
-        Weights::Applied => 1.0,
-    }
-}
-
-/// The matrices A and B in full, one after the other, as the kernel's last argument holds them.
-fn dense(mixing: &Mixing<f32>, n: usize) -> Vec<f32> {
-    let (csr, mut all) = (mixing.graph.csr(), vec![0.0; 2 * n * n]);
-    for i in 0..n {
-        for e in csr.start[i] as usize..csr.start[i + 1] as usize {
-            let j = csr.from[e] as usize;
-            all[i * n + j] = weight(mixing.a.weights(), i, j, e);
-            all[n * n + i * n + j] = weight(mixing.b.weights(), i, j, e);
-        }
-    }
+/// The matrices A and B in full, one after the other, as the kernel's last argument holds them. What is only pulled
+/// lies where the kernels push, with the pull's weights.
+fn dense(mixing: &Mixing<f32>, n: usize, only_pull: bool) -> Vec<f32> {
+    let mut all = vec![0.0; 2 * n * n];
+    mixing.for_each_entry(|i, j, a, b| {
+        all[i * n + j] = a as f32;
+        all[n * n + i * n + j] = if only_pull { a } else { b } as f32;
+    });
     all
 }
 
-/// Compressed rows: where each receiver's links start, their senders, and the weights of A and of B.
-fn links(mixing: &Mixing<f32>, n: usize) -> Vec<u32> {
-    let csr = mixing.graph.csr();
-    let mut links: Vec<u32> = csr.start.iter().chain(csr.from).copied().collect();
-    for weights in [mixing.a.weights(), mixing.b.weights()] {
-        for i in 0..n {
-            let row = csr.start[i] as usize..csr.start[i + 1] as usize;
-            links.extend(row.map(|e| weight(weights, i, csr.from[e] as usize, e).to_bits()));
-        }
+/// Compressed rows: where each receiver's links start, their senders, and the weights of A and of B; and how many
+/// links there are.
+fn links(mixing: &Mixing<f32>, only_pull: bool) -> (Vec<u32>, usize) {
+    let n = mixing.graph.agents();
+    let (mut links, mut pull, mut push) = (vec![0], Vec::new(), Vec::new());
+    for i in 0..n {
+        links.push(links[i] + mixing.graph.senders(i).len() as u32);
     }
-    links
+    (0..n).for_each(|i| links.extend_from_slice(mixing.graph.senders(i)));
+    mixing.for_each_entry(|_, _, a, b| {
+        pull.push((a as f32).to_bits());
+        push.push((if only_pull { a } else { b } as f32).to_bits());
+    });
+    let edges = pull.len();
+    links.extend(pull.into_iter().chain(push));
+    (links, edges)
 }
 
 /// Leaves a copy of some rows in `slot`, and tells where.
@@ -149,23 +137,28 @@ struct DeviceLane<'a> {
     steps: Steps,
     /// Whether t is t + d to begin with.
     pending: bool,
+    /// Whether t is pulled, and nothing is pushed.
+    only_pull: bool,
 }
 
 impl<'a> DeviceLane<'a> {
     fn new(gpu: &'a Arc<Gpu>, lane: &'a Lane<'_, f32>) -> Option<Self> {
-        let t = DeviceRows::required(gpu, lane.push)?;
         let d = match lane.d {
             Some(d) => DeviceRows::required(gpu, d)?.at(),
             None => 0,
         };
+        // What is only pulled goes where the kernels push.
+        let only_pull = lane.push.is_none();
+        let rows = lane.push.as_deref().or(lane.pull.as_ref().map(|(v, _)| &**v))?;
+        let t = DeviceRows::required(gpu, rows)?;
         let (v, steps) = match &lane.pull {
-            Some((v, eta)) => {
+            Some((v, eta)) if !only_pull => {
                 let v = DeviceRows::required(gpu, v)?;
                 (Some(v), v.steps(eta)?)
             }
-            None => (None, Steps::NONE),
+            _ => (None, Steps::NONE),
         };
-        Some(DeviceLane { gpu, t, v, d, steps, pending: lane.pending && d != 0 })
+        Some(DeviceLane { gpu, t, v, d, steps, pending: lane.pending && d != 0, only_pull })
     }
 
     fn mix(&self, mixing: &Mixing<f32>, scratch: &mut Scratch) {
@@ -180,7 +173,7 @@ impl<'a> DeviceLane<'a> {
     fn mix_dense(&self, mixing: &Mixing<f32>) {
         let (n, stride) = (self.t.count(), self.t.stride());
         let Some(function) = self.gpu.mixer(n) else { return };
-        let weights = dense(mixing, n);
+        let weights = dense(mixing, n, self.only_pull);
         let Some(first) = weights.first() else { return };
         let (v, t, d, steps) = (self.v.map_or(0, DeviceRows::at), self.t.at(), self.d, self.steps);
         let (plus, width) = (i32::from(self.pending), stride as i64);
@@ -205,14 +198,14 @@ impl<'a> DeviceLane<'a> {
         }
         let old_t = keep(gpu, self.t, &mut scratch.t);
         let (to_v, old_v) = self.v.map_or((0, 0), |v| (v.at(), keep(gpu, v, &mut scratch.v)));
-        let links = links(mixing, n);
+        let (links, edges) = links(mixing, self.only_pull);
         // With some capacity to spare, for the next graph has other links.
         let memory = match scratch.links.take().filter(|m| m.bytes() >= 4 * links.len()) {
             Some(memory) => memory,
             None => Memory::unset(gpu, 8 * links.len()),
         };
         memory.write(0, &links);
-        let (edges, start) = (mixing.graph.csr().from.len() as u64, memory.at());
+        let (edges, start) = (edges as u64, memory.at());
         let from = start + 4 * (n as u64 + 1);
         let (a, b) = (from + 4 * edges, from + 8 * edges);
         scratch.links = Some(memory);

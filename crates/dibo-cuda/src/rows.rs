@@ -1,7 +1,7 @@
 //! Rows in the GPU's memory.
 use crate::gpu::{Gpu, arguments};
 use crate::memory::Memory;
-use dibo::rows::{Remote, Rows};
+use dibo::rows::{OnDevice, Rows};
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl DeviceRows {
 
     /// The rows as a GPU's; `None` if they lie on the host.
     pub fn of(rows: &Rows<f32>) -> Option<&DeviceRows> {
-        rows.remote().and_then(|r| r.any().downcast_ref())
+        rows.device().and_then(|r| r.any().downcast_ref())
     }
 
     /// The rows as this GPU's, where others of their stack are; a failure if they are not.
@@ -76,7 +76,7 @@ impl DeviceRows {
     }
 
     /// The other rows of an operation, which must lie on the same GPU in the same shape.
-    fn peer<'a>(&self, other: &'a dyn Remote<f32>) -> Option<&'a DeviceRows> {
+    fn peer<'a>(&self, other: &'a dyn OnDevice<f32>) -> Option<&'a DeviceRows> {
         let other = other.any().downcast_ref::<DeviceRows>();
         let like = other.filter(|o| Arc::ptr_eq(o.gpu(), self.gpu()) && o.len() == self.len());
         self.gpu().require(like, "rows of two devices or shapes in one operation")
@@ -119,7 +119,7 @@ impl DeviceRows {
     }
 
     /// Starts a kernel that takes all numbers of two sets of rows, and one factor.
-    fn with_scale(&self, kernel: &'static str, scale: f32, other: &dyn Remote<f32>) {
+    fn with_scale(&self, kernel: &'static str, scale: f32, other: &dyn OnDevice<f32>) {
         let Some(other) = self.peer(other) else { return };
         let (a, b, n) = (self.at(), other.at(), self.len() as i64);
         let grid = (self.gpu().blocks(self.len() / 4, 256), 1);
@@ -154,8 +154,8 @@ impl DeviceRows {
     }
 }
 
-impl Remote<f32> for DeviceRows {
-    fn duplicate(&self) -> Box<dyn Remote<f32>> {
+impl OnDevice<f32> for DeviceRows {
+    fn duplicate(&self) -> Box<dyn OnDevice<f32>> {
         let memory = Memory::unset(self.gpu(), self.memory.bytes());
         memory.copy_from(&self.memory);
         Box::new(DeviceRows { memory, starts: self.starts.clone(), ends: self.ends.clone() })
@@ -169,7 +169,7 @@ impl Remote<f32> for DeviceRows {
         self.memory.write(4 * from, numbers);
     }
 
-    fn copy_from(&mut self, other: &dyn Remote<f32>) {
+    fn copy_from(&mut self, other: &dyn OnDevice<f32>) {
         if let Some(other) = self.peer(other) {
             self.memory.copy_from(&other.memory);
         }
@@ -179,21 +179,21 @@ impl Remote<f32> for DeviceRows {
         self.memory.clear();
     }
 
-    fn add_scaled(&mut self, scale: f32, other: &dyn Remote<f32>) {
+    fn add_scaled(&mut self, scale: f32, other: &dyn OnDevice<f32>) {
         self.with_scale("add_scaled", scale, other);
     }
 
-    fn scale_difference(&mut self, scale: f32, other: &dyn Remote<f32>) {
+    fn scale_difference(&mut self, scale: f32, other: &dyn OnDevice<f32>) {
         self.with_scale("scale_difference", scale, other);
     }
 
-    fn sub_scaled_columns(&mut self, factors: &[f32], other: &dyn Remote<f32>) {
+    fn sub_scaled_columns(&mut self, factors: &[f32], other: &dyn OnDevice<f32>) {
         let Some((other, steps)) = self.peer(other).zip(self.steps(factors)) else { return };
         let (a, b, stride) = (self.at(), other.at(), self.stride() as i64);
         self.gpu().rows_kernel("sub_steps", self.row_grid(), 256, arguments![a, b, steps, stride]);
     }
 
-    fn divide_into(&mut self, other: &dyn Remote<f32>, weights: &[f32]) {
+    fn divide_into(&mut self, other: &dyn OnDevice<f32>, weights: &[f32]) {
         let Some(other) = self.peer(other) else { return };
         let weights = Memory::of(self.gpu(), weights);
         let (a, b, w, stride) = (self.at(), other.at(), weights.at(), self.stride() as i64);
@@ -215,7 +215,7 @@ impl Remote<f32> for DeviceRows {
         sums.iter().sum::<f64>() / self.count() as f64
     }
 
-    fn gap(&self, columns: Range<usize>, other: &dyn Remote<f32>) -> (f64, f64) {
+    fn gap(&self, columns: Range<usize>, other: &dyn OnDevice<f32>) -> (f64, f64) {
         let Some(other) = self.peer(other) else { return (0.0, 0.0) };
         let (a, from, width, stride, count) = self.columns(&columns);
         let b = other.at();

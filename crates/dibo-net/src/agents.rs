@@ -5,10 +5,9 @@ use bytes::Bytes;
 use dibo::engine::Checkpoint;
 use dibo::graph::Loss;
 use dibo::mixing::{Mixing, Sequence};
-use dibo::network::{Ends, Lane, Network, Traffic};
-use dibo::rows::{
-    Buffer, Csr, Disjoint, GROUP, Pair, Part, Real, Threads, Weights, push_pull_rows, push_rows,
-};
+use dibo::network::{Ends, Lane, Network, Traffic, Wishes, Workspace, mix_received};
+use dibo::rows::{Real, Threads};
+use dibo::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,8 +23,8 @@ pub fn lock(node: &Shared) -> MutexGuard<'_, Node> {
 /// What links do to messages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Links {
-    /// Messages that the experiment file wants lost, and whether links carry running sums.
-    pub loss: Option<(Loss, bool)>,
+    /// Messages that the experiment file wants lost.
+    pub loss: Option<Loss>,
     /// Real links that cannot be asked again: what has not come after this time of a round is lost. Implies
     /// running sums.
     pub wait: Option<Duration>,
@@ -44,28 +43,25 @@ pub struct Agents<T> {
     /// Between a start from a checkpoint and its taking up: an algorithm may do rounds to prepare a state
     /// that is overwritten.
     skipping: bool,
-    trouble: Option<String>,
-    old: [Buffer<T>; 2],
+    workspace: Workspace<T>,
 }
 
 impl<T: Real> Agents<T> {
     /// The agents `owned` of a network that follows this sequence.
     pub fn new(node: Shared, sequence: Sequence, owned: Vec<usize>, links: Links, threads: Threads) -> Self {
-        let sums = links.wait.is_some() || links.loss.is_some_and(|l| l.1);
+        let sums = links.wait.is_some();
         let ends = (links.wait.is_some() || links.loss.is_some()).then(|| Ends::new(sums));
-        let (mixing, old) = (Mixing::default(), [Buffer::new(64), Buffer::new(64)]);
         Agents {
             node,
             sequence,
             owned,
             threads,
             traffic: Traffic::default(),
-            mixing,
+            mixing: Mixing::default(),
             links,
             ends,
             skipping: false,
-            trouble: None,
-            old,
+            workspace: Workspace::default(),
         }
     }
 
@@ -85,84 +81,12 @@ impl<T: Real> Agents<T> {
         lanes: &mut [Lane<'_, T>],
         messages: &BTreeMap<u32, Message<'_>>,
     ) -> Result<(), String> {
-        let Self { mixing, owned, threads, old: [old_v, old_t], .. } = self;
-        // Rows of the source: the owned agents first, as the kernels want it, then the others.
-        let mut place: BTreeMap<u32, usize> =
-            owned.iter().enumerate().map(|(row, agent)| (*agent as u32, row)).collect();
-        for sender in messages.keys() {
-            let next = place.len();
-            place.insert(*sender, next);
-        }
-        let global = mixing.graph.csr();
-        let (mut start, mut from, mut entries) = (vec![0], Vec::new(), Vec::new());
-        for i in owned.iter() {
-            let range = global.start[*i] as usize..global.start[*i + 1] as usize;
-            from.extend(global.from[range.clone()].iter().map(|j| place[j] as u32));
-            entries.extend(range);
-            start.push(from.len() as u32);
-        }
-        let mut senders = vec![0; place.len()];
-        place.iter().for_each(|(agent, at)| senders[*at] = *agent as usize);
-        let (a, b) = (
-            pick(mixing.a.weights(), owned, &senders, &entries),
-            pick(mixing.b.weights(), owned, &senders, &entries),
-        );
-        let csr = Csr { start: &start, from: &from };
-        let mut at = 0;
-        for lane in lanes {
-            let (stride, width) = (lane.push.stride(), lane.push.width());
-            let pulled = lane.pull.as_ref().map_or(0, |(v, _)| v.width());
-            let step = (pulled + width) * size_of::<T>();
-            for old in [&mut *old_v, &mut *old_t] {
-                old.clear();
-                old.resize(senders.len() * stride, T::ZERO);
-            }
-            old_t[..owned.len() * stride].copy_from_slice(lane.push.data());
-            if let Some((v, _)) = &lane.pull {
-                old_v[..owned.len() * stride].copy_from_slice(v.data());
-            }
-            for (sender, message) in messages {
-                let row = place[sender] * stride;
-                if pulled > 0 {
-                    message.read(at, &mut old_v[row..row + pulled]);
-                }
-                message.read(at + pulled * size_of::<T>(), &mut old_t[row..row + width]);
-            }
-            at += step;
-            let d = lane.d.map_or(&[] as &[T], |d| d.data());
-            let t = Disjoint::new(lane.push.data_mut());
-            let v = lane.pull.as_mut().map(|(v, eta)| (Disjoint::new(v.data_mut()), *eta));
-            threads.ranges(stride / GROUP, 1 << 9, |_, groups| {
-                let columns = groups.start * GROUP..groups.end * GROUP;
-                let (old_v, old_t) = (&old_v[columns.start..], &old_t[columns.start..]);
-                let part = Part {
-                    rows: 0..owned.len(),
-                    columns,
-                    stride,
-                    source_stride: stride,
-                    backwards: false,
-                    ahead: false,
-                };
-                match &v {
-                    Some((v, eta)) => {
-                        let old = Pair { v: old_v.into(), t: old_t.into() };
-                        push_pull_rows(
-                            Pair { v, t: &t },
-                            part,
-                            old,
-                            csr,
-                            a.weights(),
-                            b.weights(),
-                            eta,
-                            d,
-                            &[],
-                        )
-                    }
-                    None => push_rows(&t, part, old_t, csr, b.weights(), d),
-                }
-            });
-        }
-        Ok(())
+        let Self { mixing, owned, threads, workspace, .. } = self;
+        let others = messages.keys().map(|sender| *sender as usize);
+        let read = |sender: usize, at: usize, numbers: &mut [T]| {
+            messages[&(sender as u32)].read(at * size_of::<T>(), numbers)
+        };
+        mix_received(mixing, owned, lanes, others, read, workspace, threads)
     }
 
     /// Sends what the owned agents say in this round, waits for what they are told, and mixes.
@@ -198,7 +122,9 @@ impl<T: Real> Agents<T> {
                 if let Some((v, _)) = &lane.pull {
                     T::to_bytes(v.row(row), &mut body);
                 }
-                T::to_bytes(lane.push.row(row), &mut body);
+                if let Some(t) = &lane.push {
+                    T::to_bytes(t.row(row), &mut body);
+                }
             }
             let name = Name { round, kind: Kind::Round, sender: self.owned[row] as u32, receiver: EVERYBODY };
             node.post(name, Bytes::from(body), &Vec::from_iter(processes), true);
@@ -229,7 +155,7 @@ impl<T: Real> Agents<T> {
         let mut node = lock(node);
         node.begin(round);
         let arrives = |sender: usize, receiver: usize| {
-            links.loss.is_none_or(|(l, _)| l.arrives(round as usize, sender, receiver))
+            links.loss.is_none_or(|l| l.arrives(round as usize, sender, receiver))
         };
         let (mut local, mut names) = (BTreeMap::new(), Vec::new());
         for (sender, receiver) in mixing.graph.edges() {
@@ -278,38 +204,6 @@ impl<T: Real> Agents<T> {
     }
 }
 
-/// The weights of some rows of a matrix.
-enum Picked<T> {
-    Receiver(Vec<T>),
-    Sender(Vec<T>),
-    Entry(Vec<T>),
-}
-
-impl<T: Real> Picked<T> {
-    fn weights(&self) -> Weights<'_, T> {
-        match self {
-            Picked::Receiver(w) => Weights::Receiver(w),
-            Picked::Sender(w) => Weights::Sender(w),
-            Picked::Entry(w) => Weights::Entry(w),
-        }
-    }
-}
-
-fn pick<T: Real>(
-    weights: Weights<'_, T>,
-    receivers: &[usize],
-    senders: &[usize],
-    entries: &[usize],
-) -> Picked<T> {
-    let some = |w: &[T], which: &[usize]| which.iter().map(|i| w[*i]).collect();
-    match weights {
-        Weights::Receiver(w) => Picked::Receiver(some(w, receivers)),
-        Weights::Sender(w) => Picked::Sender(some(w, senders)),
-        Weights::Entry(w) => Picked::Entry(some(w, entries)),
-        Weights::Applied => Picked::Entry(vec![T::ONE; entries.len()]),
-    }
-}
-
 impl<T: Real> Network<T> for Agents<T> {
     fn agents(&self) -> usize {
         self.sequence.agents()
@@ -323,16 +217,28 @@ impl<T: Real> Network<T> for Agents<T> {
         &self.threads
     }
 
-    fn round(&mut self, k: usize, lanes: &mut [Lane<'_, T>]) {
-        if self.skipping || self.trouble.is_some() {
-            return;
+    fn prepare(&mut self, wishes: Wishes) -> Result<()> {
+        if wishes.frozen_weights {
+            self.sequence = self.sequence.clone().frozen();
         }
-        self.trouble = self.exchange(k, lanes).err();
+        // A run that goes on from a checkpoint has its sums already.
+        if wishes.running_sums && !self.skipping && self.ends.is_some() {
+            self.ends = Some(Ends::new(true));
+        }
+        Ok(())
+    }
+
+    fn round(&mut self, k: usize, lanes: &mut [Lane<'_, T>]) -> Result<()> {
+        if self.skipping {
+            return Ok(());
+        }
+        self.exchange(k, lanes).map_err(Error::Network)?;
         // The simulator's account: what all agents of the network send.
         let links = self.mixing.graph.links();
         self.traffic.rounds += 1;
         self.traffic.messages += links as u64;
         self.traffic.bytes += (links * Ends::length(lanes) * size_of::<T>()) as u64;
+        Ok(())
     }
 
     fn traffic(&self) -> Traffic {
@@ -347,16 +253,9 @@ impl<T: Real> Network<T> for Agents<T> {
         postcard::to_stdvec(&(lock(&self.node).memory(), &self.ends)).expect("numbers can be written")
     }
 
-    fn restore(&mut self, _memory: &[u8]) -> Result<(), String> {
+    fn restore(&mut self, _memory: &[u8]) -> Result<()> {
         // Taken up before the others were met.
-        if std::mem::take(&mut self.skipping) {
-            Ok(())
-        } else {
-            Err("a checkpoint must be taken up before the others are met".into())
-        }
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.trouble.clone()
+        let late = "a checkpoint must be taken up before the others are met";
+        if std::mem::take(&mut self.skipping) { Ok(()) } else { Err(Error::Checkpoint(late.into())) }
     }
 }

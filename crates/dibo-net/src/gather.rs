@@ -6,6 +6,7 @@ use bytes::Bytes;
 use dibo::metrics::evaluate;
 use dibo::problem::Bilevel;
 use dibo::rows::{Real, Rows, View};
+use dibo::{Error, Result};
 
 /// Metrics by name.
 pub type Values = Vec<(String, f64)>;
@@ -25,7 +26,7 @@ pub fn values<T: Real>(
     problem: &dyn Bilevel<T>,
     views: &[View<'_, T>],
     show_private: bool,
-) -> Result<Values, String> {
+) -> Result<Values> {
     let views: Vec<&View<'_, T>> = views.iter().filter(|v| show_private || !is_private(v)).collect();
     let shared = node;
     let mut node = lock(shared);
@@ -40,12 +41,12 @@ pub fn values<T: Real>(
             }
         }
         node.post(name(me, Kind::Views), Bytes::from(body), &[gatherer], true);
-        node.wait(&[name(gatherer, Kind::Values)], None)?;
+        node.wait(&[name(gatherer, Kind::Values)], None).map_err(Error::Network)?;
     }
     if node.values(k).is_none() {
         let others: Vec<(u32, Vec<usize>)> = node.others().map(|(p, owned)| (p, owned.to_vec())).collect();
         let names: Vec<Name> = others.iter().map(|(p, _)| name(*p, Kind::Views)).collect();
-        node.wait(&names, None)?;
+        node.wait(&names, None).map_err(Error::Network)?;
         // Somebody may have told the values instead: then they were known before this process started again.
         if node.values(k).is_none() {
             let mut rows: Vec<Vec<Vec<T>>> = views.iter().map(|_| vec![Vec::new(); agents]).collect();
@@ -65,7 +66,7 @@ pub fn values<T: Real>(
                                 "agent {process}'s rows at iteration {k} do not have the shape of this \
                                 process's"
                             );
-                            return Err(node.give_up(why));
+                            return Err(Error::Network(node.give_up(why)));
                         };
                         rows[*agent] = row;
                     }
@@ -84,14 +85,16 @@ pub fn values<T: Real>(
                 })
                 .collect();
             let values: Values =
-                evaluate(problem, &whole).into_iter().map(|(n, v)| (n.to_string(), v)).collect();
+                evaluate(problem, &whole)?.into_iter().map(|(n, v)| (n.to_string(), v)).collect();
             node = lock(shared);
             node.publish(k, Bytes::from(postcard::to_stdvec(&values).expect("numbers can be written")));
         }
     }
     let bytes = node.values(k).cloned().unwrap_or_default();
-    postcard::from_bytes(&bytes)
-        .map_err(|e| node.give_up(format!("the metrics of iteration {k} cannot be read: {e}")))
+    let read = postcard::from_bytes(&bytes);
+    read.map_err(|e| {
+        Error::Network(node.give_up(format!("the metrics of iteration {k} cannot be read: {e}")))
+    })
 }
 
 fn stacked<T: Real>(vectors: &[Vec<T>]) -> Rows<T> {

@@ -24,6 +24,7 @@ pub mod data;
 pub mod engine;
 mod error;
 pub mod graph;
+pub(crate) mod kernels;
 mod memory;
 pub mod metrics;
 pub mod mixing;

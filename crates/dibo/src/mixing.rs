@@ -1,7 +1,8 @@
 //! Mixing matrices: row-stochastic `A` for pulling and column-stochastic `B` for pushing, as two types that
 //! cannot be swapped.
 use crate::graph::{DiGraph, GraphSequence};
-use crate::rows::{Real, Weights};
+use crate::kernels::Weights;
+use crate::rows::Real;
 use std::sync::Arc;
 
 /// The weights of a sparse matrix, in the cheapest form that holds them.
@@ -51,14 +52,14 @@ pub struct ColumnStochastic<T>(Values<T>);
 
 impl<T: Real> RowStochastic<T> {
     /// For the kernels.
-    pub fn weights(&self) -> Weights<'_, T> {
+    pub(crate) fn weights(&self) -> Weights<'_, T> {
         self.0.weights()
     }
 }
 
 impl<T: Real> ColumnStochastic<T> {
     /// For the kernels.
-    pub fn weights(&self) -> Weights<'_, T> {
+    pub(crate) fn weights(&self) -> Weights<'_, T> {
         self.0.weights()
     }
 }

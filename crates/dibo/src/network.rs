@@ -1,22 +1,22 @@
 //! The network: one verb, [`Network::round`], by which agents pull decision variables and push trackers; and
 //! the simulator.
 mod lossy;
+mod received;
 pub use lossy::{Ends, Lossy};
+pub use received::{Workspace, mix_received};
 
 use crate::error::{Error, Result};
+use crate::kernels::{self, Exchange, Links};
 use crate::mixing::{Mixing, Sequence};
-use crate::rows::{
-    Buffer, Csr, Disjoint, GROUP, Pair, Part, Real, Rows, Threads, Weights, push_pull_rows, push_rows,
-    save_rows,
-};
+use crate::rows::{Buffer, Real, Rows, Threads};
 
 /// One variable's exchange in a round. With `pull`, the decision variable becomes `A·v − η∘t` where t is
-/// `push` **before** the round; `push` becomes `B·t − d`.
+/// `push` **before** the round, or nothing if there is none; `push` becomes `B·t − d`.
 pub struct Lane<'a, T> {
     /// What is pulled, and one step size per column (per variable where the rows lie on a device).
     pub pull: Option<(&'a mut Rows<T>, &'a [T])>,
     /// What is pushed.
-    pub push: &'a mut Rows<T>,
+    pub push: Option<&'a mut Rows<T>>,
     /// The direction d that is taken off after the push.
     pub d: Option<&'a Rows<T>>,
     /// Whether `push` still lacks d when the round begins: t is then `push` + d.
@@ -33,26 +33,54 @@ impl<'a, T> Lane<'a, T> {
         d: &'a Rows<T>,
         pending: bool,
     ) -> Self {
-        Lane { pull: Some((v, eta)), push: t, d: Some(d), pending }
+        Lane { pull: Some((v, eta)), push: Some(t), d: Some(d), pending }
+    }
+
+    /// Agreement alone: `v ← A v`. Nothing else is sent.
+    pub fn pull(v: &'a mut Rows<T>) -> Self {
+        Lane { pull: Some((v, &[])), push: None, d: None, pending: false }
     }
 
     /// Push-sum: `u ← B u`.
     pub fn push(u: &'a mut Rows<T>) -> Self {
-        Lane { pull: None, push: u, d: None, pending: false }
+        Lane { pull: None, push: Some(u), d: None, pending: false }
     }
 
     /// A pushed tracker: `t ← B t − d`.
     pub fn track(t: &'a mut Rows<T>, d: &'a Rows<T>) -> Self {
-        Lane { pull: None, push: t, d: Some(d), pending: false }
+        Lane { pull: None, push: Some(t), d: Some(d), pending: false }
     }
 }
 
 impl<T: Real> Lane<'_, T> {
     /// Adds d now, where it is still pending.
     pub fn settle(&mut self, threads: &Threads) {
-        if let (Some(d), true) = (self.d, std::mem::take(&mut self.pending)) {
-            self.push.add(d, threads);
+        if let (Some(push), Some(d), true) = (&mut self.push, self.d, std::mem::take(&mut self.pending)) {
+            push.add(d, threads);
         }
+    }
+
+    /// What is pulled, and what is pushed.
+    fn sent(&self) -> [Option<&Rows<T>>; 2] {
+        [self.pull.as_ref().map(|(v, _)| &**v), self.push.as_deref()]
+    }
+
+    /// How many numbers an agent sends in this lane: what is pulled, then what is pushed.
+    pub fn width(&self) -> usize {
+        self.sent().iter().flatten().map(|rows| rows.width()).sum()
+    }
+
+    /// Whether its rows lie on a device.
+    fn on_device(&self) -> bool {
+        self.sent().into_iter().flatten().any(|rows| rows.device().is_some())
+    }
+
+    /// Rows and the distance between them; what is pulled and what is pushed have the same.
+    fn shape(&self) -> (usize, usize) {
+        let mut shapes = self.sent().into_iter().flatten().map(|rows| (rows.count(), rows.stride()));
+        let shape = shapes.next().unwrap_or_default();
+        assert!(shapes.all(|s| s == shape), "pulled and pushed rows have one shape");
+        shape
     }
 }
 
@@ -128,34 +156,10 @@ pub struct Simulator<T> {
     traffic: Traffic,
     /// The mixings of a sequence that repeats, made once; else one that is made anew.
     made: Vec<Option<Mixing<T>>>,
-    /// Old rows while new ones are written: whole stacks where they are small, else a panel of columns per
+    /// Old rows while new ones are written: whole stacks where they are small, else a tile of columns per
     /// thread.
-    scratch: Vec<Buffer<T>>,
+    workspace: Vec<Buffer<T>>,
 }
-
-/// Below this many bytes a stack is mixed as a whole, split over threads by rows; above it, panel by panel.
-const WHOLE: usize = 1 << 20;
-/// The same where rows hear more than [`MANY`] others.
-const FEW: usize = 1 << 18;
-const MANY: usize = 8;
-/// Up to so many readers of a row, what is to be added to it is added on the way.
-const ALONG: usize = 3;
-/// Up to so many bytes of a stack its rows come from a cache; above, from memory: then the next panel is
-/// asked for while one is worked on.
-const CACHED: usize = 1 << 22;
-/// Bytes of each row in a panel, without and with asking ahead; fewer if a panel's copies of v and of t would
-/// not lie in the second-level cache.
-const PIECE: usize = 1 << 11;
-const AHEAD: usize = 1 << 9;
-const FAR: usize = 1 << 17;
-/// Panels that a thread takes at a time, at most.
-const BATCH: usize = 128;
-/// Up to so many bytes old and new rows lie in the first-level cache together, and nothing is gained by
-/// mixing in place.
-const SMALL: usize = 1 << 16;
-/// Least work of a thread (entries × groups of columns): below it, handing rows to another core costs more
-/// than it saves.
-const LEAST: usize = 1 << 11;
 
 impl<T: Real> Simulator<T> {
     /// A network that follows this sequence.
@@ -164,7 +168,7 @@ impl<T: Real> Simulator<T> {
         Simulator {
             owned: (0..sequence.agents()).collect(),
             made: (0..kept).map(|_| None).collect(),
-            scratch: vec![Buffer::new(64); threads.count().max(2)],
+            workspace: vec![Buffer::new(64); threads.count().max(2)],
             traffic: Traffic::default(),
             sequence,
             threads,
@@ -188,11 +192,10 @@ impl<T: Real> Simulator<T> {
         self.traffic.rounds += 1;
         self.traffic.messages += links;
         for lane in lanes {
-            let pulled = lane.pull.as_ref().map_or(0, |(v, _)| v.width());
-            self.traffic.bytes += links * ((pulled + lane.push.width()) * size_of::<T>()) as u64;
-            match lane.push.remote() {
-                Some(_) => device(mixing, lane)?,
-                None => mix_lane(mixing, &self.threads, &mut self.scratch, lane),
+            self.traffic.bytes += links * (lane.width() * size_of::<T>()) as u64;
+            match lane.on_device() {
+                true => device(mixing, lane)?,
+                false => mix_lane(mixing, &self.threads, &mut self.workspace, lane),
             }
         }
         Ok(())
@@ -243,163 +246,28 @@ impl<T: Real> Network<T> for Simulator<T> {
 fn mix_lane<T: Real>(
     mixing: &Mixing<T>,
     threads: &Threads,
-    scratch: &mut [Buffer<T>],
+    workspace: &mut [Buffer<T>],
     lane: &mut Lane<'_, T>,
 ) {
-    let (n, stride) = (lane.push.count(), lane.push.stride());
-    assert!(
-        lane.pull.as_ref().is_none_or(|(v, _)| v.count() == n && v.stride() == stride),
-        "pulled and pushed rows have one shape"
-    );
-    let (csr, a, b) = (mixing.graph.csr(), mixing.a.weights(), mixing.b.weights());
-    let d = lane.d.map_or(&[] as &[T], |d| d.data());
-    let mix = |v: Option<&(Disjoint<T>, &[T])>,
-               t: &Disjoint<T>,
-               part: Part,
-               old_v: &[T],
-               old_t: &[T],
-               b: Weights<'_, T>,
-               plus: &[T]| match v {
-        Some((v, eta)) => push_pull_rows(
-            Pair { v, t },
-            part,
-            Pair { v: old_v.into(), t: old_t.into() },
-            csr,
-            a,
-            b,
-            eta,
-            d,
-            plus,
-        ),
-        None => push_rows(t, part, old_t, csr, b, d),
+    let exchange = Exchange {
+        shape: lane.shape(),
+        pull: lane.pull.as_mut().map(|(v, eta)| (v.data_mut(), *eta)),
+        push: lane.push.as_mut().map(|t| t.data_mut()),
+        d: lane.d.map_or(&[], |d| d.data()),
+        pending: std::mem::take(&mut lane.pending),
     };
-    // Rows that hear many others are worth a copy that is read from a nearer cache, even if all rows would
-    // fit in a farther one; not so if several threads, which split stacks by rows, would have to hand the
-    // copy to each other.
-    let many = csr.from.len() > MANY * n && threads.count() == 1;
-    if lane.push.bytes() <= if many { FEW } else { WHOLE } {
-        // Added on the way where a row is read by few, else once beforehand.
-        let along = lane.pull.is_some() && csr.from.len() <= ALONG * n;
-        if !along {
-            lane.settle(threads);
-        }
-        let plus = if lane.pending { d } else { &[] };
-        let [old_v, old_t] = scratch.first_chunk_mut().expect("two at least");
-        for old in [&mut *old_v, &mut *old_t] {
-            old.resize(n * stride, T::ZERO);
-        }
-        let whole = Part {
-            rows: 0..n,
-            columns: 0..stride,
-            stride,
-            source_stride: stride,
-            backwards: false,
-            ahead: false,
-        };
-        if let Some((v, eta)) = &mut lane.pull
-            && threads.count() == 1
-            && lane.push.bytes() > SMALL
-            && let Some(backwards) = in_place(csr)
-        {
-            // Without a second pair of stacks more of the run's memory stays in the cache. The last row,
-            // which may hear any, is mixed aside first.
-            let (aside, rest) = if backwards { (0..1, 1..n) } else { (n - 1..n, 0..n - 1) };
-            let (new_v, new_t) = (Disjoint::new(old_v), Disjoint::new(old_t));
-            let (v, t) = (Disjoint::new(v.data_mut()), Disjoint::new(lane.push.data_mut()));
-            let old = Pair { v: v.source(), t: t.source() };
-            let there = Pair { v: &new_v, t: &new_t };
-            push_pull_rows(
-                there,
-                Part { rows: aside.clone(), ..whole.clone() },
-                old,
-                csr,
-                a,
-                b,
-                eta,
-                d,
-                plus,
-            );
-            push_pull_rows(
-                Pair { v: &v, t: &t },
-                Part { rows: rest, backwards, ..whole },
-                old,
-                csr,
-                a,
-                b,
-                eta,
-                d,
-                plus,
-            );
-            let row = aside.start * stride..aside.end * stride;
-            // SAFETY: the kernels have returned.
-            unsafe {
-                v.get(row.clone()).copy_from_slice(new_v.get(row.clone()));
-                t.get(row.clone()).copy_from_slice(new_t.get(row));
-            }
-            return;
-        }
-        // Swap the stacks with the scratch, which then holds the old values, and write every row anew.
-        std::mem::swap(lane.push.data_mut(), old_t);
-        let t = Disjoint::new(lane.push.data_mut());
-        let v = lane.pull.as_mut().map(|(v, eta)| {
-            std::mem::swap(v.data_mut(), old_v);
-            (Disjoint::new(v.data_mut()), *eta)
-        });
-        let least = if threads.count() == 1 {
-            n
-        } else {
-            LEAST / (csr.from.len() * (stride / GROUP) / n.max(1)).max(1)
-        };
-        threads.ranges(n, least, |_, rows| {
-            mix(v.as_ref(), &t, Part { rows, ..whole.clone() }, old_v, old_t, b, plus)
-        });
-    } else {
-        let plus = if lane.pending { d } else { &[] };
-        // Panel by panel: copy the old columns of all rows, v and t side by side, then write them in place.
-        let ahead = lane.push.bytes() > CACHED;
-        let width = (if ahead { AHEAD } else { PIECE }.min(FAR / n) / size_of::<T>() / GROUP * GROUP)
-            .clamp(GROUP, stride);
-        let old = Disjoint::new(scratch);
-        let t = Disjoint::new(lane.push.data_mut());
-        let v = lane.pull.as_mut().map(|(v, eta)| (Disjoint::new(v.data_mut()), *eta));
-        let panels = stride.div_ceil(width);
-        let batch = panels.div_ceil(8 * threads.count()).min(BATCH);
-        threads.each(panels.div_ceil(batch), |thread, part| {
-            // SAFETY: one scratch a thread.
-            let [old] = (unsafe { old.get(thread..thread + 1) }) else { return };
-            // Never shrunk: what stays behind a panel is not looked at.
-            old.resize(old.len().max(2 * n * width), T::ZERO);
-            for panel in part * batch..((part + 1) * batch).min(panels) {
-                let columns = panel * width..((panel + 1) * width).min(stride);
-                let (old_t, source_stride) = (columns.len(), 2 * columns.len());
-                let part = Part { rows: 0..n, columns, stride, source_stride, backwards: false, ahead };
-                // Weighted once for all receivers where these are many.
-                let (before, after, left) = if many && matches!(b, Weights::Sender(_)) {
-                    (b, Weights::Applied, plus)
-                } else {
-                    (Weights::Applied, b, &[] as &[T])
-                };
-                save_rows(old, v.as_ref().map(|(v, _)| v), &t, part.clone(), plus, before);
-                mix(v.as_ref(), &t, part, old, &old[old_t..], after, left);
-            }
-        });
-    }
+    kernels::mix(exchange, links(mixing), threads, workspace);
 }
 
-/// Whether rows can be mixed in place, as those of a ring can: backwards (true) if no row hears a later one,
-/// forwards (false) if none hears an earlier one; but for the last in that order.
-fn in_place(csr: Csr<'_>) -> Option<bool> {
-    let n = csr.start.len() - 1;
-    let senders = |i: usize| &csr.from[csr.start[i] as usize..csr.start[i + 1] as usize];
-    let backwards = (1..n).all(|i| senders(i).last().is_some_and(|j| *j as usize <= i));
-    let forwards = || (0..n - 1).all(|i| senders(i).first().is_some_and(|j| *j as usize >= i));
-    (backwards || forwards()).then_some(backwards)
+fn links<T: Real>(mixing: &Mixing<T>) -> Links<'_, T> {
+    Links { csr: mixing.graph.csr(), a: mixing.a.weights(), b: mixing.b.weights() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::graph::{Cycle, ErdosRenyi};
+    use crate::mixing::Rule;
     use crate::rng::{Purpose, stream};
     use rand::RngExt;
 
@@ -460,20 +328,56 @@ mod tests {
         check::<f32>(10, 30_001);
     }
 
+    /// Pulling alone against the definition: small and large stacks, equal weights and others, 1 to 3
+    /// threads.
+    #[test]
+    fn a_pull_alone_is_the_definition() {
+        fn check<T: Real>(sequence: &Sequence, n: usize, width: usize) {
+            for threads in 1..=3 {
+                let mut network = Simulator::new(sequence.clone(), Threads::new(threads));
+                let mut v: Rows<T> = random_rows(n, width, 1);
+                for k in 0..3 {
+                    let (m, old): (Mixing<T>, _) = (sequence.at(k), v.clone());
+                    network.round(k, &mut [Lane::pull(&mut v)]).unwrap();
+                    let equal =
+                        (0..n).all(|i| m.graph.senders(i).iter().all(|j| m.a(i, *j as usize) == m.a(i, i)));
+                    for i in 0..n {
+                        let senders = m.graph.senders(i).iter().map(|j| *j as usize);
+                        for c in 0..width {
+                            // Equal weights of a row are applied to the sum.
+                            let a = |j| if equal { T::ONE } else { T::of(m.a(i, j)) };
+                            let mut terms = senders.clone().map(|j| a(j) * old.row(j)[c]);
+                            let first = terms.next().unwrap();
+                            let sum = terms.fold(first, |sum, term| sum + term);
+                            assert_eq!(v.row(i)[c], if equal { T::of(m.a(i, i)) * sum } else { sum });
+                        }
+                    }
+                }
+                let links: usize = (0..3).map(|k| sequence.at::<T>(k).graph.links()).sum();
+                let (messages, bytes) = (links as u64, (links * width * size_of::<T>()) as u64);
+                assert_eq!(network.traffic(), Traffic { rounds: 3, messages, bytes });
+            }
+        }
+        for (n, width) in [(1, 3), (5, 45), (12, 60), (300, 45), (10, 30_001)] {
+            check::<f64>(&Sequence::uniform(Cycle::new(n, 0.3, 7)), n, width);
+            check::<f32>(&Sequence::uniform(ErdosRenyi::new(n, 0.9, 4, true)), n, width);
+            let graphs = std::sync::Arc::new(crate::graph::Static::ring(n));
+            if n > 1 {
+                check::<f64>(&Sequence::new(graphs, Rule::BySender(vec![0.1, 0.5])).unwrap(), n, width);
+            }
+        }
+    }
+
     #[test]
     fn bytes_are_counted_per_link() {
         let mut network: Simulator<f64> =
             Simulator::new(Sequence::uniform(crate::graph::Static::ring(5)), Threads::one());
         let (mut v, mut t, mut w) = (Rows::zeros(5, 3), Rows::zeros(5, 3), Rows::zeros(5, 1));
-        network
-            .round(
-                0,
-                &mut [
-                    Lane { pull: Some((&mut v, &[0.0; 16])), push: &mut t, d: None, pending: false },
-                    Lane::push(&mut w),
-                ],
-            )
-            .unwrap();
+        let lanes = &mut [
+            Lane { pull: Some((&mut v, &[0.0; 16])), push: Some(&mut t), d: None, pending: false },
+            Lane::push(&mut w),
+        ];
+        network.round(0, lanes).unwrap();
         assert_eq!(network.traffic(), Traffic { rounds: 1, messages: 5, bytes: 5 * (3 + 3 + 1) * 8 });
     }
 
@@ -484,14 +388,13 @@ mod tests {
         let ones = Rows::from_vectors(&[[3.5]; 9]);
         let (mut constant, mut u, mut w, mut nothing) =
             (ones.clone(), ones.clone(), Rows::from_vectors(&[[1.0]; 9]), Rows::zeros(9, 1));
-        let (mut averaged, mut zero) =
-            (Rows::<f64>::from_vectors(&(0..9).map(|i| [i as f64]).collect::<Vec<_>>()), Rows::zeros(9, 1));
+        let mut averaged = Rows::<f64>::from_vectors(&(0..9).map(|i| [i as f64]).collect::<Vec<_>>());
         for k in 0..200 {
-            let pull =
-                Lane { pull: Some((&mut constant, &[0.0; 16])), push: &mut nothing, d: None, pending: false };
-            let pull2 =
-                Lane { pull: Some((&mut averaged, &[0.0; 16])), push: &mut zero, d: None, pending: false };
-            network.round(k, &mut [pull, pull2, Lane::push(&mut u), Lane::push(&mut w)]).unwrap();
+            let eta = &[0.0; 16];
+            let push = Some(&mut nothing);
+            let pull = Lane { pull: Some((&mut constant, eta)), push, d: None, pending: false };
+            let lanes = &mut [pull, Lane::pull(&mut averaged), Lane::push(&mut u), Lane::push(&mut w)];
+            network.round(k, lanes).unwrap();
         }
         for i in 0..9 {
             assert!((constant.row(i)[0] - 3.5).abs() < 1e-13);

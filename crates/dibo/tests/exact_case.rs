@@ -100,11 +100,12 @@ impl Network<f64> for Lossy {
         self.inner.set_traffic(traffic);
     }
     fn round(&mut self, k: usize, lanes: &mut [Lane<'_, f64>]) -> dibo::Result<()> {
-        let sent: Vec<f64> = lanes.iter().map(|lane| lane.push.row(0)[0]).collect();
-        self.inner.round(k, lanes).unwrap();
+        let sent: Vec<f64> = lanes.iter().flat_map(|lane| &lane.push).map(|t| t.row(0)[0]).collect();
+        self.inner.round(k, lanes)?;
         if k == self.lost_at {
             let weight = self.inner.sequence().at::<f64>(k).b(2, 0);
-            lanes.iter_mut().zip(sent).for_each(|(lane, sent)| lane.push.row_mut(2)[0] -= weight * sent);
+            let pushed = lanes.iter_mut().flat_map(|lane| &mut lane.push);
+            pushed.zip(sent).for_each(|(t, sent)| t.row_mut(2)[0] -= weight * sent);
         }
         Ok(())
     }

@@ -167,3 +167,31 @@ fn a_checkpoint_holds_what_is_in_flight() {
     run(&mut whole, None);
     assert_eq!(half.1, whole.1);
 }
+
+/// Pulling alone against the definition, with messages lost and their bytes counted; nothing is in flight.
+#[test]
+fn a_pull_alone_is_the_definition() {
+    let (n, width, loss) = (10, 5, Loss::new(0.4, None, 8).unwrap());
+    for sums in [false, true] {
+        let mut v = Rows::<f64>::from_vectors(&random_rows(&vec![width; n], 1));
+        let mut network = Lossy::new(graphs(4), loss, Threads::one());
+        network.prepare(Wishes { running_sums: sums, ..Wishes::default() }).unwrap();
+        let mut links = 0;
+        for k in 0..30 {
+            let (m, old): (Mixing<f64>, _) = (graphs(4).at(k), v.clone());
+            network.round(k, &mut [Lane::pull(&mut v)]).unwrap();
+            links += m.graph.links();
+            for i in 0..n {
+                let senders = m.graph.senders(i).iter().map(|j| *j as usize);
+                let heard: Vec<usize> = senders.filter(|j| *j == i || loss.arrives(k, *j, i)).collect();
+                let weight: f64 = heard.iter().map(|j| m.a(i, *j)).sum();
+                for c in 0..width {
+                    let pulled: f64 = heard.iter().map(|j| m.a(i, *j) * old.row(*j)[c]).sum();
+                    assert!((v.row(i)[c] - pulled / weight).abs() < 1e-15);
+                }
+            }
+        }
+        assert_eq!(network.traffic().bytes, (links * width * size_of::<f64>()) as u64);
+        assert!(network.in_flight().is_empty());
+    }
+}

@@ -159,8 +159,8 @@ impl DiGraph {
     }
 
     /// The pattern for the mixing kernels.
-    pub fn csr(&self) -> crate::rows::Csr<'_> {
-        crate::rows::Csr { start: &self.start, from: &self.from }
+    pub(crate) fn csr(&self) -> crate::kernels::Csr<'_> {
+        crate::kernels::Csr { start: &self.start, from: &self.from }
     }
 
     pub(crate) fn entry_range(&self, i: usize) -> std::ops::Range<usize> {

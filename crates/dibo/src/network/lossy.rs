@@ -30,11 +30,11 @@ impl<T: Real> Ends<T> {
 
     /// Numbers in a message: for each lane what is pulled, then what is pushed.
     pub fn length(lanes: &[Lane<'_, T>]) -> usize {
-        lanes.iter().map(|l| l.pull.as_ref().map_or(0, |(v, _)| v.width()) + l.push.width()).sum()
+        lanes.iter().map(|lane| lane.width()).sum()
     }
 
     fn pushed(lanes: &[Lane<'_, T>]) -> usize {
-        lanes.iter().map(|l| l.push.width()).sum()
+        lanes.iter().flat_map(|lane| &lane.push).map(|t| t.width()).sum()
     }
 
     /// Writes what agent `sender`, who lies in `row`, tells `receiver` in this round. Every link of a round's
@@ -61,18 +61,19 @@ impl<T: Real> Ends<T> {
             if let Some((v, _)) = &lane.pull {
                 message.extend_from_slice(v.row(row));
             }
-            match sums.split_off_mut(..lane.push.width()) {
+            let Some(t) = &lane.push else { continue };
+            match sums.split_off_mut(..t.width()) {
                 Some(sum) => {
-                    sum.iter_mut().zip(lane.push.row(row)).for_each(|(s, t)| *s += b * *t);
+                    sum.iter_mut().zip(t.row(row)).for_each(|(s, t)| *s += b * *t);
                     message.extend_from_slice(sum);
                 }
-                None => message.extend(lane.push.row(row).iter().map(|t| b * *t)),
+                None => message.extend(t.row(row).iter().map(|t| b * *t)),
             }
         }
     }
 
     /// Mixes every lane of the owned agents with the messages that came: `v ← Σ a v / Σ a − η∘t` over what
-    /// arrived, `t ← Σ b t − d`.
+    /// arrived, `t ← Σ b t − d`; without t nothing is taken off v.
     pub fn receive<'m>(
         &mut self,
         mixing: &Mixing<T>,
@@ -96,21 +97,20 @@ impl<T: Real> Ends<T> {
             let weight: T = senders.iter().fold(T::ZERO, |sum, (j, _)| sum + T::of(mixing.a(receiver, *j)));
             let (mut at, mut at_sum) = (0, 0);
             for lane in &mut *lanes {
-                let (width, push_width) =
-                    (lane.pull.as_ref().map_or(0, |(v, _)| v.width()), lane.push.width());
+                let [width, push_width] = lane.sent().map(|rows| rows.map_or(0, |rows| rows.width()));
                 pulled.clear();
                 pulled.resize(width, T::ZERO);
                 pushed.clear();
                 pushed.resize(push_width, T::ZERO);
                 for (sender, told) in &senders {
                     let a = T::of(mixing.a(receiver, *sender));
-                    let v = lane.pull.as_ref().map_or(&[] as &[T], |(v, _)| v.row(row));
+                    let [v, t] = lane.sent().map(|rows| rows.map_or(&[] as &[T], |rows| rows.row(row)));
                     let v = told.map_or(v, |m| &m[at..at + width]);
                     pulled.iter_mut().zip(v).for_each(|(sum, v)| *sum += a * *v);
                     match told.map(|m| &m[at + width..at + width + push_width]) {
                         None => {
                             let b = T::of(mixing.b(receiver, *sender));
-                            pushed.iter_mut().zip(lane.push.row(row)).for_each(|(sum, t)| *sum += b * *t);
+                            pushed.iter_mut().zip(t).for_each(|(sum, t)| *sum += b * *t);
                         }
                         Some(told) if self.sums => {
                             let had = self.arrived.entry((*sender as u32, receiver as u32)).or_default();
@@ -123,17 +123,18 @@ impl<T: Real> Ends<T> {
                     }
                 }
                 if let Some((v, eta)) = &mut lane.pull {
-                    let t = lane.push.row(row);
-                    v.row_mut(row)
-                        .iter_mut()
-                        .zip(&pulled)
-                        .zip(t.iter().zip(*eta))
-                        .for_each(|((v, p), (t, eta))| *v = *p / weight - *eta * *t);
+                    let v = v.row_mut(row);
+                    v.iter_mut().zip(&pulled).for_each(|(v, p)| *v = *p / weight);
+                    if let Some(t) = &lane.push {
+                        let steps = t.row(row).iter().zip(*eta);
+                        v.iter_mut().zip(steps).for_each(|(v, (t, eta))| *v -= *eta * *t);
+                    }
                 }
-                let t = lane.push.row_mut(row);
-                t.copy_from_slice(&pushed);
-                if let Some(d) = lane.d {
-                    t.iter_mut().zip(d.row(row)).for_each(|(t, d)| *t -= *d);
+                if let Some(t) = lane.push.as_mut().map(|t| t.row_mut(row)) {
+                    t.copy_from_slice(&pushed);
+                    if let Some(d) = lane.d {
+                        t.iter_mut().zip(d.row(row)).for_each(|(t, d)| *t -= *d);
+                    }
                 }
                 (at, at_sum) = (at + width + push_width, at_sum + push_width);
             }

@@ -6,8 +6,9 @@
 use super::constants::{ClosedForms, Constants};
 use super::{At, Bilevel, Metric, Penalty, SecondOrder, SingleLevel, Values};
 use crate::error::Result;
+use crate::kernels::{Block, Factors, LANES, Tables, directions};
 use crate::rng::{Purpose, stream};
-use crate::rows::{Eight, LANES, Rows, Stack, Upper};
+use crate::rows::{Rows, Stack, Upper};
 use nalgebra::{DMatrix, DVector};
 use rand::RngExt;
 use rand_distr::StandardNormal;
@@ -28,6 +29,8 @@ pub enum NoiseOn {
 #[derive(Clone, Debug)]
 pub struct PolicyEvaluation {
     models: Vec<Model>,
+    /// The models as the kernel wants them.
+    tables: Vec<Tables>,
     model_of: Vec<usize>,
     rewards: Rows<f64>,
     tau: f64,
@@ -102,32 +105,11 @@ impl Instance {
     }
 }
 
-/// Features of some agents: Φ and M = γPΦ, both states × features, and their copies for the kernel.
+/// Features of some agents: Φ and M = γPΦ, both states × features.
 #[derive(Clone, Debug)]
 struct Model {
     phi: DMatrix<f64>,
     m: DMatrix<f64>,
-    packed: Packed,
-}
-
-/// Φ and M by feature and group of states. The last group ends at the last state and so overlaps the one
-/// before; `reduce` has zeros there, so that no state counts twice in a sum.
-#[derive(Clone, Debug)]
-struct Packed {
-    states: usize,
-    features: usize,
-    offsets: Vec<usize>,
-    forward: Vec<Both>,
-    /// Followed by zeros for up to three more features: sums are taken four at a time.
-    reduce: Vec<Both>,
-}
-
-/// Φ and M of one feature at eight states, each on a cache line of its own.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Both {
-    phi: [f64; LANES],
-    m: [f64; LANES],
 }
 
 /// The single-level objective F*(x) = ½xᵀHx − bᵀx + c and its minimiser.
@@ -202,11 +184,12 @@ impl PolicyEvaluation {
                 shape("features", table, s, d)?;
                 let phi = DMatrix::from_fn(s, d, |i, j| table[i][j]);
                 let m = gamma * &p * &phi;
-                models.push(Model { packed: Packed::new(&phi, &m), phi, m });
+                models.push(Model { phi, m });
             }
             model_of.push(at);
         }
         let mut problem = PolicyEvaluation {
+            tables: models.iter().map(|l: &Model| Tables::new(s, l.phi.as_slice(), l.m.as_slice())).collect(),
             models,
             model_of,
             rewards: Rows::from_vectors(rewards),
@@ -369,6 +352,22 @@ impl PolicyEvaluation {
     }
 }
 
+impl PolicyEvaluation {
+    /// These rows of these agents, for the kernel.
+    fn block<'a>(
+        &'a self,
+        c: Factors,
+        owned: &'a [usize],
+        noisy: Option<&'a [f64]>,
+        stride: usize,
+        v: &'a [f64],
+        d: &'a mut [f64],
+    ) -> Block<'a> {
+        let rewards = (self.rewards.data(), self.rewards.stride());
+        Block { tables: &self.tables, table_of: &self.model_of, rewards, c, owned, noisy, stride, v, d }
+    }
+}
+
 /// Numbers on the stack for the usual sizes, on the heap beyond.
 struct Buffer {
     small: [f64; 64],
@@ -387,235 +386,6 @@ impl Buffer {
         self.large.resize(len, 0.0);
         &mut self.large
     }
-}
-
-impl Packed {
-    fn new(phi: &DMatrix<f64>, m: &DMatrix<f64>) -> Self {
-        let (states, features) = phi.shape();
-        let groups = states / LANES + usize::from(!states.is_multiple_of(LANES));
-        let offsets: Vec<usize> = if states < LANES {
-            Vec::new()
-        } else {
-            (0..groups).map(|g| (g * LANES).min(states - LANES)).collect()
-        };
-        let (mut forward, mut reduce) = (Vec::new(), Vec::new());
-        for q in 0..features {
-            for (g, offset) in offsets.iter().enumerate() {
-                let eight = |t: &DMatrix<f64>, first: usize| {
-                    std::array::from_fn(|l| if offset + l < first { 0.0 } else { t[(offset + l, q)] })
-                };
-                forward.push(Both { phi: eight(phi, 0), m: eight(m, 0) });
-                reduce.push(Both { phi: eight(phi, g * LANES), m: eight(m, g * LANES) });
-            }
-        }
-        Packed { states, features, offsets, forward, reduce }
-    }
-}
-
-/// The factors of one call: residual of f, residual of g, regulariser.
-#[derive(Clone, Copy)]
-struct Factors {
-    f: f64,
-    g: f64,
-    tau: f64,
-}
-
-/// Eight numbers from a place that is known to be there.
-#[inline(always)]
-unsafe fn eight<V: Eight>(from: &[f64], at: usize) -> V {
-    V::load(unsafe { &*from.as_ptr().add(at).cast() })
-}
-
-/// One agent's rewards, and its rows of variables and directions: x, y and z side by side.
-struct Agent<'a> {
-    r: &'a [f64],
-    v: &'a [f64],
-    d: &'a mut [f64],
-}
-
-/// One feature's part of Mᵀgap − Φᵀe for each agent, lane by lane.
-#[inline(always)]
-fn products<V: Eight, const G: usize, const A: usize>(
-    tables: &[Both; G],
-    e: &[[V; G]; A],
-    gap: &[[V; G]; A],
-) -> [V; A] {
-    let (mut sum, mut other) = ([V::splat(0.0); A], [V::splat(0.0); A]);
-    for g in 0..G {
-        let (phi, m) = (V::load(&tables[g].phi), V::load(&tables[g].m));
-        for a in 0..A {
-            sum[a] = e[a][g].mul_add(phi, sum[a]);
-            other[a] = gap[a][g].mul_add(m, other[a]);
-        }
-    }
-    for a in 0..A {
-        sum[a] = other[a].sub(sum[a]);
-    }
-    sum
-}
-
-/// The directions of `A` agents, from `G` groups of eight states that stay in registers; each entry of Φ and
-/// M is read once for all of them. What an agent gets does not depend on who is with it.
-#[inline(always)]
-fn directions_of_groups<V: Eight, const G: usize, const A: usize>(
-    packed: &Packed,
-    first: usize,
-    c: Factors,
-    agents: &mut [Agent<'_>; A],
-) {
-    let Packed { states, features, .. } = *packed;
-    let offsets: &[usize; G] = packed.offsets[first..first + G].try_into().expect("G groups");
-    let table = |of: &'_ [Both], q: usize| -> *const [Both; G] {
-        of[q * packed.offsets.len() + first..][..G].as_ptr().cast()
-    };
-    let zero = V::splat(0.0);
-    let (mut px, mut mx) = ([[zero; G]; A], [[zero; G]; A]);
-    for q in 0..features {
-        // SAFETY: G entries, as the slice above has checked.
-        let tables = unsafe { &*table(&packed.forward, q) };
-        let mut x = [zero; A];
-        for a in 0..A {
-            x[a] = V::splat(agents[a].v[q]);
-        }
-        for g in 0..G {
-            let (phi, m) = (V::load(&tables[g].phi), V::load(&tables[g].m));
-            for a in 0..A {
-                px[a][g] = phi.mul_add(x[a], px[a][g]);
-                mx[a][g] = m.mul_add(x[a], mx[a][g]);
-            }
-        }
-    }
-    let (cf, cg) = (V::splat(c.f), V::splat(c.g));
-    let (mut e, mut gap) = ([[zero; G]; A], [[zero; G]; A]);
-    for (a, Agent { r, v, d }) in agents.iter_mut().enumerate() {
-        let (_, v) = v.split_at(features);
-        let ((y, z), (dy, dz)) = (v.split_at(states), d[features..].split_at_mut(states));
-        // Checked once, not group by group: offsets rise.
-        assert!(
-            offsets[G - 1] + LANES <= states && r.len() >= states && z.len() >= states && dz.len() >= states
-        );
-        for g in 0..G {
-            let at = offsets[g];
-            // SAFETY: checked above.
-            let (y, z, r) = unsafe { (eight::<V>(y, at), eight::<V>(z, at), eight::<V>(r, at)) };
-            let (to_y, to_z) =
-                unsafe { (&mut *dy.as_mut_ptr().add(at).cast(), &mut *dz.as_mut_ptr().add(at).cast()) };
-            let target = r.add(mx[a][g]);
-            e[a][g] = cf.mul(y.sub(px[a][g]));
-            gap[a][g] = cg.mul(z.sub(y));
-            cg.mul_add(y.sub(target), e[a][g]).store(to_y);
-            cg.mul(z.sub(target)).store(to_z);
-        }
-    }
-    // dx = τx + Mᵀgap − Φᵀe; sums over lanes are cheaper four at a time.
-    for from in (0..features).step_by(4 / A) {
-        let mut four = [zero; 4];
-        for (s, to) in four.as_chunks_mut::<A>().0.iter_mut().enumerate() {
-            if from + s < features {
-                // SAFETY: as above.
-                *to = products(unsafe { &*table(&packed.reduce, from + s) }, &e, &gap);
-            }
-        }
-        let sums = V::sums(four);
-        for s in 0..4 {
-            let (q, Agent { v, d, .. }) = (from + s / A, &mut agents[s % A]);
-            if q < features {
-                d[q] = if first == 0 { c.tau * v[q] } else { d[q] } + sums[s];
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn directions_of_agents<V: Eight, const A: usize>(packed: &Packed, c: Factors, mut agents: [Agent<'_>; A]) {
-    let mut first = 0;
-    while first < packed.offsets.len() {
-        let groups = (packed.offsets.len() - first).min(V::WIDEST);
-        match groups {
-            1 => directions_of_groups::<V, 1, A>(packed, first, c, &mut agents),
-            2 => directions_of_groups::<V, 2, A>(packed, first, c, &mut agents),
-            3 => directions_of_groups::<V, 3, A>(packed, first, c, &mut agents),
-            _ => directions_of_groups::<V, 4, A>(packed, first, c, &mut agents),
-        }
-        first += groups;
-    }
-}
-
-/// Rows of variables and directions, and whose they are; `noisy` are the rewards of the only agent, where
-/// they are not the problem's own.
-struct Block<'a> {
-    problem: &'a PolicyEvaluation,
-    c: Factors,
-    owned: &'a [usize],
-    noisy: Option<&'a [f64]>,
-    stride: usize,
-    v: &'a [f64],
-    d: &'a mut [f64],
-}
-
-/// All agents of a block, two at a time where they share their features and there are registers for two.
-#[inline(always)]
-fn directions_of_block<V: Eight>(block: Block<'_>) {
-    let Block { problem, c, owned, noisy, stride, v, d } = block;
-    let model = |row: usize| problem.model_of[owned[row]];
-    let reward = |row: usize| noisy.unwrap_or_else(|| problem.rewards.row(owned[row]));
-    let mut rows = v.chunks_exact(stride).zip(d.chunks_exact_mut(stride));
-    let mut row = 0;
-    while row < owned.len() {
-        let packed = &problem.models[model(row)].packed;
-        let Some((v, d)) = rows.next() else { return };
-        let one = Agent { r: reward(row), v, d };
-        if V::PAIRS && row + 1 < owned.len() && model(row) == model(row + 1) {
-            let Some((v, d)) = rows.next() else { return };
-            directions_of_agents::<V, 2>(packed, c, [one, Agent { r: reward(row + 1), v, d }]);
-            row += 2;
-        } else {
-            directions_of_agents::<V, 1>(packed, c, [one]);
-            row += 1;
-        }
-    }
-}
-
-/// Of so many runs of so many agents, the last is done in registers of half the width, to the same bits: a
-/// CPU that multiplies in its widest registers for some 30 µs on end lowers its clock, by a seventh where it
-/// was measured, and all that follows pays for it.
-const RUNS: usize = 4;
-const RUN: usize = 64;
-
-/// The same with the CPU's registers.
-fn directions_on_this_cpu(block: Block<'_>) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{__m256d, __m512d};
-        #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2")]
-        fn avx512(block: Block<'_>) {
-            directions_of_block::<__m512d>(block)
-        }
-        /// AVX-512 has twice as many registers of half the width, too.
-        #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-        fn half_of_avx512(block: Block<'_>) {
-            directions_of_block::<[__m256d; 2]>(block)
-        }
-        #[target_feature(enable = "avx2,fma")]
-        fn avx2(block: Block<'_>) {
-            directions_of_block::<[__m256d; 2]>(block)
-        }
-        // SAFETY: the CPU has the features of its level.
-        match crate::rows::cpu_level() {
-            3 => {
-                let Block { problem, c, owned, noisy, stride, v, d } = block;
-                let rows = v.chunks(RUN * stride).zip(d.chunks_mut(RUN * stride));
-                for (i, (owned, (v, d))) in owned.chunks(RUN).zip(rows).enumerate() {
-                    let run = Block { problem, c, owned, noisy, stride, v, d };
-                    unsafe { if i % RUNS == RUNS - 1 { half_of_avx512(run) } else { avx512(run) } }
-                }
-                return;
-            }
-            2 => return unsafe { avx2(block) },
-            _ => {}
-        }
-    }
-    directions_of_block::<[f64; LANES]>(block)
 }
 
 impl Bilevel<f64> for PolicyEvaluation {
@@ -690,13 +460,13 @@ impl Bilevel<f64> for PolicyEvaluation {
         d.shared.for_each_part(at.threads, 128, |rows, d| {
             let (owned, v) = (&at.owned[rows.clone()], &v[rows.start * stride..rows.end * stride]);
             if self.noise[0] == 0.0 {
-                return directions_on_this_cpu(Block { problem: self, c, owned, noisy: None, stride, v, d });
+                return directions(self.block(c, owned, None, stride, v, d));
             }
             for ((owned, v), d) in owned.chunks(1).zip(v.chunks_exact(stride)).zip(d.chunks_exact_mut(stride))
             {
                 let mut buffer = Buffer::new();
                 let noisy = Some(self.observed(owned[0], at.k, &mut buffer));
-                directions_on_this_cpu(Block { problem: self, c, owned, noisy, stride, v, d });
+                directions(self.block(c, owned, noisy, stride, v, d));
             }
         });
         Ok(())

@@ -4,121 +4,24 @@
 //! each kernel reads and writes every stack once. Sums over neighbours run in agent order with a plain
 //! multiply and add, never a fused one, so that every machine, thread count and transport gives the same
 //! bits. Where all weights of a pulled row are equal, the sum is taken first and weighted once.
-mod kernels;
-mod remote;
-mod threads;
+mod device;
 
+use crate::kernels::{self, Layout};
+pub use crate::kernels::{GROUP, Real, Threads};
 pub use crate::memory::Buffer;
 use crate::memory::copied;
 pub(crate) use crate::memory::zeros;
-#[cfg(target_arch = "x86_64")]
-pub(crate) use kernels::cpu_level;
-pub use kernels::{Csr, Pair, Part, Weights, add, push_pull_rows, push_rows, save_rows};
-pub(crate) use kernels::{Eight, for_each_cpu};
-pub use remote::Remote;
-pub use threads::Threads;
+pub use device::OnDevice;
 
-use remote::Elsewhere;
+use device::Placed;
 use std::borrow::Cow;
-use std::fmt::Debug;
-use std::marker::PhantomData;
-use std::ops::{Add, AddAssign, Div, Mul, Neg, Range, Sub, SubAssign};
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// `f32` or `f64`.
-pub trait Real:
-    Copy
-    + Default
-    + Debug
-    + PartialOrd
-    + Send
-    + Sync
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
-    + Neg<Output = Self>
-    + AddAssign
-    + SubAssign
-    + serde::Serialize
-    + serde::de::DeserializeOwned
-    + 'static
-{
-    /// 0.
-    const ZERO: Self;
-    /// 1.
-    const ONE: Self;
-    /// Rounds to this type.
-    fn of(x: f64) -> Self;
-    /// A byte's number.
-    fn byte(x: u8) -> Self;
-    /// Widens to `f64`.
-    fn f64(self) -> f64;
-    /// Sixteen of them in AVX-512's registers.
-    #[cfg(target_arch = "x86_64")]
-    type Avx512: kernels::Sixteen<Self>;
-    /// Sixteen of them in AVX2's registers.
-    #[cfg(target_arch = "x86_64")]
-    type Avx2: kernels::Sixteen<Self>;
-    /// Sixteen of them in the registers that every 64-bit x86 has.
-    #[cfg(target_arch = "x86_64")]
-    type Sse2: kernels::Sixteen<Self>;
-    /// Adds the numbers to `bytes`, little-endian.
-    fn to_bytes(numbers: &[Self], bytes: &mut Vec<u8>);
-    /// Reads numbers that [`to_bytes`](Self::to_bytes) wrote; `bytes` must be as long as they are.
-    fn from_bytes(bytes: &[u8], numbers: &mut [Self]);
+/// The width of the CPU's registers that kernels use, in a word: last bits of gradients depend on it.
+pub fn cpu() -> &'static str {
+    kernels::cpu_name()
 }
-
-macro_rules! real {
-    ($t:ty, $avx512:ty, $avx2:ty, $sse2:ty) => {
-        impl Real for $t {
-            #[cfg(target_arch = "x86_64")]
-            type Avx512 = $avx512;
-            #[cfg(target_arch = "x86_64")]
-            type Avx2 = $avx2;
-            #[cfg(target_arch = "x86_64")]
-            type Sse2 = $sse2;
-            const ZERO: $t = 0.0;
-            const ONE: $t = 1.0;
-            fn of(x: f64) -> $t {
-                x as $t
-            }
-            fn byte(x: u8) -> $t {
-                x.into()
-            }
-            fn f64(self) -> f64 {
-                self as f64
-            }
-            fn to_bytes(numbers: &[$t], bytes: &mut Vec<u8>) {
-                let at = bytes.len();
-                bytes.resize(at + size_of_val(numbers), 0);
-                bytes[at..].as_chunks_mut().0.iter_mut().zip(numbers).for_each(|(b, x)| *b = x.to_le_bytes());
-            }
-            fn from_bytes(bytes: &[u8], numbers: &mut [$t]) {
-                assert_eq!(bytes.len(), size_of_val(numbers), "as many bytes as the numbers have");
-                numbers.iter_mut().zip(bytes.as_chunks().0).for_each(|(x, b)| *x = <$t>::from_le_bytes(*b));
-            }
-        }
-    };
-}
-real!(
-    f32,
-    kernels::Registers<std::arch::x86_64::__m512, 1>,
-    kernels::Registers<std::arch::x86_64::__m256, 2>,
-    kernels::Registers<std::arch::x86_64::__m128, 4>
-);
-real!(
-    f64,
-    kernels::Registers<std::arch::x86_64::__m512d, 2>,
-    kernels::Registers<std::arch::x86_64::__m256d, 4>,
-    kernels::Registers<std::arch::x86_64::__m128d, 8>
-);
-
-/// Columns by which every row is padded and mixing is cut.
-pub const GROUP: usize = 16;
-
-/// Lanes of the kernels that name their registers: eight `f64`.
-pub(crate) const LANES: usize = 8;
 
 /// One vector per owned agent, in one allocation. Rows are rectangular (all of one width) unless made with
 /// [`Rows::ragged`].
@@ -128,20 +31,14 @@ pub(crate) const LANES: usize = 8;
 #[derive(Debug, PartialEq)]
 pub struct Rows<T> {
     data: Buffer<T>,
-    starts: Vec<usize>,
-    widths: Vec<usize>,
-    elsewhere: Elsewhere<T>,
+    layout: Layout,
+    placed: Placed<T>,
 }
 
 impl<T: Clone> Clone for Rows<T> {
     fn clone(&self) -> Self {
         let data = copied([&self.data[..]], self.data.len());
-        Rows {
-            data,
-            starts: self.starts.clone(),
-            widths: self.widths.clone(),
-            elsewhere: self.elsewhere.clone(),
-        }
+        Rows { data, layout: self.layout.clone(), placed: self.placed.clone() }
     }
 }
 
@@ -153,12 +50,8 @@ impl<T: Real> Rows<T> {
 
     /// Rows of zeros, each with a width of its own.
     pub fn ragged(widths: &[usize]) -> Self {
-        let mut starts = vec![0];
-        for w in widths {
-            starts.push(starts[starts.len() - 1] + w.next_multiple_of(GROUP));
-        }
-        let data = zeros(starts[widths.len()]);
-        Rows { data, starts, widths: widths.to_vec(), elsewhere: Elsewhere(None) }
+        let layout = Layout::new(widths.to_vec());
+        Rows { data: zeros(layout.len()), layout, placed: Placed(None) }
     }
 
     /// Rows holding these vectors.
@@ -172,29 +65,29 @@ impl<T: Real> Rows<T> {
 
     /// How many rows.
     pub fn count(&self) -> usize {
-        self.widths.len()
+        self.layout.count()
     }
 
     /// Width of row 0 (of every row unless ragged); 0 if there are no rows.
     pub fn width(&self) -> usize {
-        self.widths.first().copied().unwrap_or(0)
+        self.layout.widths().first().copied().unwrap_or(0)
     }
 
     /// Distance between the starts of two rows; only for rectangular rows.
     pub fn stride(&self) -> usize {
-        self.starts.get(1).copied().unwrap_or(0)
+        self.layout.stride()
     }
 
     /// Row `i`.
     #[inline(always)]
     pub fn row(&self, i: usize) -> &[T] {
-        &self.data[self.starts[i]..self.starts[i] + self.widths[i]]
+        &self.data[self.layout.row(i)]
     }
 
     /// Row `i`, to write.
     #[inline(always)]
     pub fn row_mut(&mut self, i: usize) -> &mut [T] {
-        &mut self.data[self.starts[i]..self.starts[i] + self.widths[i]]
+        &mut self.data[self.layout.row(i)]
     }
 
     /// All rows with their padding, which stays zero.
@@ -214,37 +107,37 @@ impl<T: Real> Rows<T> {
 
     /// How many numbers there are, with the padding.
     fn len(&self) -> usize {
-        self.starts[self.widths.len()]
+        self.layout.len()
     }
 
     /// Moves the numbers to a device: `carry` gets them, and the start of each row with the end of the last.
-    pub fn place(&mut self, carry: impl FnOnce(&[T], &[usize]) -> Box<dyn Remote<T>>) {
-        let far = carry(&self.data, &self.starts);
+    pub fn place(&mut self, carry: impl FnOnce(&[T], &[usize]) -> Box<dyn OnDevice<T>>) {
+        let device = carry(&self.data, self.layout.starts());
         self.data = Buffer::new(64);
-        self.elsewhere = Elsewhere(Some(far));
+        self.placed = Placed(Some(device));
     }
 
     /// The numbers on the device, if they are on one.
-    pub fn remote(&self) -> Option<&dyn Remote<T>> {
-        self.elsewhere.0.as_deref()
+    pub fn device(&self) -> Option<&dyn OnDevice<T>> {
+        self.placed.0.as_deref()
     }
 
     /// The numbers on the device, to write.
-    pub fn remote_mut(&mut self) -> Option<&mut (dyn Remote<T> + 'static)> {
-        self.elsewhere.0.as_deref_mut()
+    pub fn device_mut(&mut self) -> Option<&mut (dyn OnDevice<T> + 'static)> {
+        self.placed.0.as_deref_mut()
     }
 
     /// All numbers with their padding, from wherever they lie.
     pub fn to_vec(&self) -> Vec<T> {
-        let Some(far) = self.remote() else { return self.data.to_vec() };
+        let Some(device) = self.device() else { return self.data.to_vec() };
         let mut numbers = vec![T::ZERO; self.len()];
-        far.read(0, &mut numbers);
+        device.read(0, &mut numbers);
         numbers
     }
 
     /// All numbers with their padding: borrowed where they lie on the host.
     pub fn numbers(&self) -> Cow<'_, [T]> {
-        match self.remote() {
+        match self.device() {
             Some(_) => Cow::Owned(self.to_vec()),
             None => Cow::Borrowed(&self.data),
         }
@@ -255,8 +148,8 @@ impl<T: Real> Rows<T> {
         if numbers.len() != self.len() {
             return Err(format!("{} numbers for rows of {}", numbers.len(), self.len()));
         }
-        match self.remote_mut() {
-            Some(far) => far.write(0, numbers),
+        match self.device_mut() {
+            Some(device) => device.write(0, numbers),
             None => self.data.copy_from_slice(numbers),
         }
         Ok(())
@@ -264,19 +157,19 @@ impl<T: Real> Rows<T> {
 
     /// `self = 0`.
     pub fn clear(&mut self) {
-        match self.remote_mut() {
-            Some(far) => far.clear(),
+        match self.device_mut() {
+            Some(device) => device.clear(),
             None => self.data.fill(T::ZERO),
         }
     }
 
     /// The two sets of rows where both lie on a device. One here and one there is a mistake of the caller's.
-    fn far<'a>(
+    fn devices<'a>(
         &'a mut self,
         other: &'a Rows<T>,
-    ) -> Option<(&'a mut (dyn Remote<T> + 'static), &'a dyn Remote<T>)> {
-        debug_assert_eq!(self.starts, other.starts, "rows of different shapes");
-        match (self.elsewhere.0.as_deref_mut(), other.remote()) {
+    ) -> Option<(&'a mut (dyn OnDevice<T> + 'static), &'a dyn OnDevice<T>)> {
+        debug_assert_eq!(self.layout, other.layout, "rows of different shapes");
+        match (self.placed.0.as_deref_mut(), other.device()) {
             (Some(a), Some(b)) => Some((a, b)),
             (None, None) => None,
             _ => panic!("rows on the host and on a device in one kernel"),
@@ -285,8 +178,8 @@ impl<T: Real> Rows<T> {
 
     /// The mean row, in `f64`; only for rectangular rows.
     pub fn mean(&self) -> Vec<f64> {
-        if let Some(far) = self.remote() {
-            return far.mean(0..self.width());
+        if let Some(device) = self.device() {
+            return device.mean(0..self.width());
         }
         let mut mean = vec![0.0; self.width()];
         for i in 0..self.count() {
@@ -298,7 +191,7 @@ impl<T: Real> Rows<T> {
 
     /// `self += scale · other`.
     pub fn add_scaled(&mut self, scale: T, other: &Rows<T>, threads: &Threads) {
-        match self.far(other) {
+        match self.devices(other) {
             Some((a, b)) => a.add_scaled(scale, b),
             None => self.update(other, threads, |a, b| kernels::add_scaled(a, scale, b)),
         }
@@ -306,7 +199,7 @@ impl<T: Real> Rows<T> {
 
     /// `self += other`.
     pub fn add(&mut self, other: &Rows<T>, threads: &Threads) {
-        match self.far(other) {
+        match self.devices(other) {
             Some((a, b)) => a.add_scaled(T::ONE, b),
             None => self.update(other, threads, kernels::add),
         }
@@ -314,7 +207,7 @@ impl<T: Real> Rows<T> {
 
     /// `self = scale · (other − self)`.
     pub fn scale_difference(&mut self, scale: T, other: &Rows<T>, threads: &Threads) {
-        match self.far(other) {
+        match self.devices(other) {
             Some((a, b)) => a.scale_difference(scale, b),
             None => self.update(other, threads, |a, b| kernels::scale_difference(a, scale, b)),
         }
@@ -322,8 +215,8 @@ impl<T: Real> Rows<T> {
 
     /// `self = other`, keeping the memory.
     pub fn copy_from(&mut self, other: &Rows<T>) {
-        assert_eq!(self.starts, other.starts, "rows of different shapes");
-        match self.far(other) {
+        assert_eq!(self.layout, other.layout, "rows of different shapes");
+        match self.devices(other) {
             Some((a, b)) => a.copy_from(b),
             None => self.data.copy_from_slice(&other.data),
         }
@@ -331,7 +224,7 @@ impl<T: Real> Rows<T> {
 
     /// `self −= columns ∘ other`: one factor per column.
     pub fn sub_scaled_columns(&mut self, columns: &[T], other: &Rows<T>, threads: &Threads) {
-        match self.far(other) {
+        match self.devices(other) {
             Some((a, b)) => a.sub_scaled_columns(columns, b),
             None => self.update_rows(threads, |i, row| kernels::sub_scaled(row, columns, other.row(i))),
         }
@@ -340,7 +233,7 @@ impl<T: Real> Rows<T> {
     /// `self = other / weight`, where each row of `weight` is one number; they are few, so they always lie on
     /// the host.
     pub fn divide_into(&mut self, other: &Rows<T>, weight: &Rows<T>, threads: &Threads) {
-        match self.far(other) {
+        match self.devices(other) {
             Some((a, b)) => {
                 a.divide_into(b, &(0..weight.count()).map(|i| weight.row(i)[0]).collect::<Vec<_>>())
             }
@@ -356,84 +249,16 @@ impl<T: Real> Rows<T> {
         least: usize,
         job: impl Fn(Range<usize>, &mut [T]) + Sync,
     ) {
-        let (count, stride) = (self.count(), self.stride());
-        let mine = Disjoint::new(&mut self.data);
-        // SAFETY: each row is in one range.
-        threads.ranges(count, least, |_, rows| {
-            job(rows.clone(), unsafe { mine.get(rows.start * stride..rows.end * stride) })
-        });
+        kernels::for_each_part(threads, (self.count(), self.stride()), &mut self.data, least, job);
     }
 
     fn update_rows(&mut self, threads: &Threads, job: impl Fn(usize, &mut [T]) + Sync) {
-        let (count, least) = (self.count(), (1 << 14) / (self.stride() + 1));
-        let (mine, starts, widths) = (Disjoint::new(&mut self.data), &self.starts, &self.widths);
-        threads.ranges(count, least, |_, rows| {
-            // SAFETY: each row is in one range.
-            rows.for_each(|i| job(i, unsafe { mine.get(starts[i]..starts[i] + widths[i]) }));
-        });
+        kernels::for_each_row(threads, &self.layout, &mut self.data, job);
     }
 
     fn update(&mut self, other: &Rows<T>, threads: &Threads, job: impl Fn(&mut [T], &[T]) + Sync) {
-        debug_assert_eq!(self.starts, other.starts, "rows of different shapes");
-        assert_eq!(self.data.len(), other.data.len(), "rows of different sizes");
-        let mine = Disjoint::new(&mut self.data);
-        // Cut like the rows of the other kernels, so that rows stay in their thread's cache.
-        threads.ranges(other.data.len() / GROUP, 1 << 9, |_, r| {
-            let r = r.start * GROUP..r.end * GROUP;
-            // SAFETY: the ranges of different threads do not overlap.
-            job(unsafe { mine.get(r.clone()) }, &other.data[r]);
-        });
-    }
-}
-
-/// Access to disjoint parts of one slice from several threads.
-pub struct Disjoint<T> {
-    start: *mut T,
-    len: usize,
-}
-
-// SAFETY: whoever calls `get` promises that no two live parts overlap.
-unsafe impl<T: Send> Sync for Disjoint<T> {}
-unsafe impl<T: Send> Send for Disjoint<T> {}
-
-impl<T> Disjoint<T> {
-    /// Borrows the slice for as long as the parts are used.
-    pub fn new(slice: &mut [T]) -> Self {
-        Disjoint { start: slice.as_mut_ptr(), len: slice.len() }
-    }
-
-    /// One part.
-    ///
-    /// # Safety
-    /// No other part that is alive overlaps `range`, and the slice is still borrowed.
-    #[allow(clippy::mut_from_ref)]
-    pub unsafe fn get(&self, range: Range<usize>) -> &mut [T] {
-        assert!(range.start <= range.end && range.end <= self.len);
-        // SAFETY: inside the slice; the caller promises the rest.
-        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
-    }
-
-    /// The slice to read, also while other parts of it are written.
-    pub fn source(&self) -> Source<'_, T> {
-        Source { start: self.start, len: self.len, life: PhantomData }
-    }
-}
-
-/// Numbers to read that may be written elsewhere at the same time.
-#[derive(Clone, Copy)]
-pub struct Source<'a, T> {
-    start: *const T,
-    len: usize,
-    life: PhantomData<&'a [T]>,
-}
-
-// SAFETY: only the kernels read it, and they promise that nobody writes that part meanwhile.
-unsafe impl<T: Sync> Sync for Source<'_, T> {}
-unsafe impl<T: Sync> Send for Source<'_, T> {}
-
-impl<'a, T> From<&'a [T]> for Source<'a, T> {
-    fn from(slice: &'a [T]) -> Self {
-        Source { start: slice.as_ptr(), len: slice.len(), life: PhantomData }
+        debug_assert_eq!(self.layout, other.layout, "rows of different shapes");
+        kernels::update(threads, &mut self.data, &other.data, job);
     }
 }
 
@@ -514,22 +339,15 @@ impl<T: Real, const N: usize> Stack<T, N> {
         least: usize,
         job: impl Fn(usize, usize, [&mut [T]; N]) + Sync,
     ) {
-        let (count, stride, width) = (self.count(), self.shared.stride(), self.shared.width());
-        let shared = Disjoint::new(&mut self.shared.data);
-        let private = self.private.as_mut().map(|p| (Disjoint::new(&mut p.data), &p.starts, &p.widths));
-        let cuts = &self.cuts;
-        let one = |thread: usize, i: usize| {
-            // SAFETY: each agent is one item or in one range, and different agents' rows do not overlap.
-            let mut out = split(unsafe { shared.get(i * stride..i * stride + width) }, cuts);
-            if let Some((rows, starts, widths)) = &private {
-                out[0] = unsafe { rows.get(starts[i]..starts[i] + widths[i]) };
+        let (shared, cuts) = ((&self.shared.layout, &mut self.shared.data[..]), &self.cuts);
+        let private = self.private.as_mut().map(|p| (&p.layout, &mut p.data[..]));
+        kernels::for_each_rows(threads, least, shared, private, |thread, i, row, private| {
+            let mut out = split(row, cuts);
+            if let Some(private) = private {
+                out[0] = private;
             }
             job(thread, i, out);
-        };
-        match least {
-            1 => threads.each(count, one),
-            _ => threads.ranges(count, least, |thread, agents| agents.for_each(|i| one(thread, i))),
-        }
+        });
     }
 
     /// The same for jobs that can fail; the error is that of the lowest agent whose job failed.
@@ -554,7 +372,7 @@ impl<T: Real, const N: usize> Stack<T, N> {
     /// Writes `values[v]` to every column of variable `v`: one number per column, as the fused update wants
     /// the steps. A device finds the columns itself and gets the `N` values.
     pub fn spread(&self, values: [f64; N], columns: &mut Vec<T>) {
-        if self.shared.remote().is_some() {
+        if self.shared.device().is_some() {
             columns.clear();
             return columns.extend(values.map(T::of));
         }
@@ -590,9 +408,10 @@ impl<'a, T: Real> View<'a, T> {
     /// The mean over agents, in `f64`; `None` if agents have different widths.
     pub fn mean(&self) -> Option<Vec<f64>> {
         let count = self.rows.count();
-        if let Some(far) = self.rows.remote() {
-            return (self.columns.is_some() || self.rows.widths.iter().all(|w| *w == self.rows.width()))
-                .then(|| far.mean(self.span()));
+        if let Some(device) = self.rows.device() {
+            return (self.columns.is_some()
+                || self.rows.layout.widths().iter().all(|w| *w == self.rows.width()))
+            .then(|| device.mean(self.span()));
         }
         let mut mean = vec![0.0; if count == 0 { 0 } else { self.row(0).len() }];
         for i in 0..count {
@@ -607,8 +426,8 @@ impl<'a, T: Real> View<'a, T> {
 
     /// (1/n) Σ ‖v_i − mean‖², with the mean of [`mean`](Self::mean).
     pub fn spread(&self, mean: &[f64]) -> f64 {
-        if let Some(far) = self.rows.remote() {
-            return far.spread(self.span());
+        if let Some(device) = self.rows.device() {
+            return device.spread(self.span());
         }
         let square =
             |i: usize| self.row(i).iter().zip(mean).map(|(v, m)| (v.f64() - m) * (v.f64() - m)).sum::<f64>();
@@ -617,7 +436,7 @@ impl<'a, T: Real> View<'a, T> {
 
     /// ‖Σ self − Σ other‖ and Σ ‖other_i‖.
     pub fn gap(&self, other: &View<'_, T>) -> (f64, f64) {
-        if let (Some(a), Some(b)) = (self.rows.remote(), other.rows.remote()) {
+        if let (Some(a), Some(b)) = (self.rows.device(), other.rows.device()) {
             return a.gap(self.span(), b);
         }
         let (mut gap, mut size) = (vec![0.0; self.span().len()], 0.0);
@@ -634,12 +453,12 @@ impl<'a, T: Real> View<'a, T> {
 
     /// The vectors of all owned rows, from wherever they lie.
     pub fn to_vecs(&self) -> Vec<Vec<T>> {
-        let span = |i: usize| self.columns.clone().unwrap_or(0..self.rows.widths[i]);
+        let span = |i: usize| self.columns.clone().unwrap_or(0..self.rows.layout.widths()[i]);
         (0..self.rows.count())
-            .map(|i| match self.rows.remote() {
-                Some(far) => {
+            .map(|i| match self.rows.device() {
+                Some(device) => {
                     let mut row = vec![T::ZERO; span(i).len()];
-                    far.read(self.rows.starts[i] + span(i).start, &mut row);
+                    device.read(self.rows.layout.row(i).start + span(i).start, &mut row);
                     row
                 }
                 None => self.row(i).to_vec(),

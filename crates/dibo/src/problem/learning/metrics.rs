@@ -1,8 +1,9 @@
 //! What can be said of a state: test accuracy of the averaged model and of the agents, and how well the
 //! weights find wrong labels.
-use super::model::{norm_squared, pieces};
+use super::model::pieces;
 use super::{Learning, Task, sigmoid};
 use crate::data::Dataset;
+use crate::kernels::norm_squared;
 use crate::problem::{Metric, Values};
 use crate::rows::{Real, View};
 use std::sync::Mutex;
@@ -96,7 +97,7 @@ impl<T: Real> Learning<T> {
         let all: Vec<_> = pieces(count, self.net.rows()).collect();
         let results = Mutex::new(vec![(0, 0.0); all.len()]);
         self.threads.ranges(all.len(), 1, |_, some| {
-            // A scratch of its own: those of the iterations may have room for a few rows only.
+            // A workspace of its own: those of the iterations may hold a few rows only.
             let mut s = self.net.scratch(count);
             for i in some {
                 let rows = all[i].len();

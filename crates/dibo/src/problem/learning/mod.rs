@@ -15,16 +15,18 @@ pub mod bert;
 mod metrics;
 mod model;
 
+pub use crate::kernels::{Matrix, product};
 pub use bert::Bert;
 pub use metrics::{Cleaning, TRIED};
-pub use model::{Matrix, Model, Net, product};
+pub use model::{Model, Net};
 
 use super::{At, Bilevel, Metric, Penalty, SingleLevel, Start, Values};
 use crate::data::{Dealt, Hand, Scaling};
 use crate::error::Result;
+use crate::kernels::{add_scaled, norm_squared};
 use crate::rng::{Purpose, stream};
 use crate::rows::{Real, Stack, Threads, Upper, View};
-use model::{Scratch, add_scaled, norm_squared, pieces};
+use model::{Scratch, pieces};
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -300,7 +302,7 @@ impl<T: Real> Learning<T> {
     }
 
     /// The factor of the model in the gradient of a single-level method's regulariser.
-    pub fn baseline_shrink(&self) -> f64 {
+    pub fn baseline_weight_decay(&self) -> f64 {
         match self.task {
             Task::Cleaning { .. } => self.baseline_tau,
             Task::Tuning { .. } => 2.0 * self.baseline_tau,
@@ -367,7 +369,7 @@ impl<T: Real> Learning<T> {
     }
 
     /// The factor of w in the regulariser's gradient.
-    fn shrink(&self, x: &[T]) -> f64 {
+    fn weight_decay(&self, x: &[T]) -> f64 {
         match self.task {
             Task::Cleaning { tau, .. } => tau,
             Task::Tuning { form, .. } => 2.0 * form.tau(x[0].f64()).0,
@@ -397,7 +399,7 @@ impl<T: Real> Learning<T> {
             (self.window(&self.orders[agent].train, k), self.window(&self.orders[agent].validation, k));
         let (f_each, g_each) = (f / validation.len as f64, g / train.len as f64);
         let cleaning = matches!(self.task, Task::Cleaning { .. });
-        let shrink = T::of(g * self.shrink(x));
+        let weight_decay = T::of(g * self.weight_decay(x));
         dx.fill(T::ZERO);
         self.with_scratch(|s| {
             for piece in pieces(train.len + validation.len, s.rows()) {
@@ -413,7 +415,7 @@ impl<T: Real> Learning<T> {
                 self.net.backward(s, rows, y, dy, again);
                 // Here and not at the end, because y and dy are in cache now.
                 if !again {
-                    add_scaled(dy, shrink, y);
+                    add_scaled(dy, weight_decay, y);
                 }
                 if first == 0 {
                     continue;
@@ -423,7 +425,7 @@ impl<T: Real> Learning<T> {
                 self.net.entropy(s, first);
                 self.net.backward(s, first, z, dz, again);
                 if !again {
-                    add_scaled(dz, shrink, z);
+                    add_scaled(dz, weight_decay, z);
                 }
                 if cleaning {
                     for r in 0..first {
@@ -485,7 +487,7 @@ impl<T: Real> Bilevel<T> for Learning<T> {
         if let Task::Tuning { form, .. } = self.task {
             gx[0] = T::of(form.tau(x[0].f64()).1 * norm_squared(y));
         }
-        add_scaled(gy, T::of(self.shrink(x)), y);
+        add_scaled(gy, T::of(self.weight_decay(x)), y);
         Ok(())
     }
 
@@ -553,13 +555,13 @@ impl<T: Real> SingleLevel<T> for Learning<T> {
 
     fn gradients(&self, at: At<'_>, x: &Stack<T, 1>, d: &mut Stack<T, 1>) -> Result<()> {
         let blocks = self.blocks();
-        let shrink = self.baseline_shrink();
+        let weight_decay = self.baseline_weight_decay();
         d.for_each_row(at.threads, 1, |_, row, [d]| {
             let (agent, [w]) = (at.owned[row], x.row(row));
             let batch = self.window(self.places(&self.orders[agent]), at.k % blocks);
             let each = 1.0 / batch.len as f64;
             self.gradient(agent, batch, |_| each, w, d, |_, _| {});
-            add_scaled(d, T::of(shrink), w);
+            add_scaled(d, T::of(weight_decay), w);
         });
         Ok(())
     }

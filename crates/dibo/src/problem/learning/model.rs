@@ -1,11 +1,11 @@
 //! The classifiers: forward and backward pass by hand on matrix products, for rows of a batch that lie in one
 //! scratch.
-use super::bert::{Bert, Room};
+use super::bert::{Bert, Workspace};
+use crate::kernels::{mask, product, product_in_place, relu, scale_pixels};
 use crate::rng::{Purpose, stream};
-use crate::rows::{Buffer, Real, for_each_cpu, zeros};
+use crate::rows::{Buffer, Real, zeros};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
-use std::any::TypeId;
 use std::ops::Range;
 
 /// Kinds of classifier.
@@ -44,15 +44,15 @@ pub struct Net {
     pub model: Model,
 }
 
-/// Room for the rows of one batch piece: inputs, hidden values, probabilities, what flows back; made once and
-/// used again.
+/// Workspace for the rows of one batch piece: inputs, hidden values, probabilities, what flows back; made
+/// once and used again.
 pub(super) struct Scratch<T> {
     x: Buffer<T>,
     hidden: Buffer<T>,
     back: Buffer<T>,
-    turned: Buffer<T>,
+    transposed: Buffer<T>,
     out: Buffer<T>,
-    bert: Option<Box<Room<T>>>,
+    bert: Option<Box<Workspace<T>>>,
     /// Label of each row.
     pub labels: Vec<u8>,
     /// Factor of each row's loss in the gradient.
@@ -63,7 +63,7 @@ pub(super) struct Scratch<T> {
     pub others: Vec<f64>,
 }
 
-/// Rows a scratch has room for: enough to fill the product's kernels, few enough to stay in cache.
+/// Rows a workspace holds: enough to fill the product's kernels, few enough to stay in cache.
 pub(super) const ROWS: usize = 256;
 
 /// The same for texts.
@@ -126,12 +126,12 @@ impl Net {
         (line(self.inputs()), line(self.hidden().map_or(0, |h| h + 1)), line(self.classes))
     }
 
-    /// Rows a scratch has room for at most: a text takes far more room than an image.
+    /// Rows a workspace holds at most: a text takes far more memory than an image.
     pub(super) fn rows(&self) -> usize {
         if matches!(self.model, Model::Bert(_)) { TEXTS } else { ROWS }
     }
 
-    /// Room for [`rows`](Self::rows) rows, or for `most` if that is less.
+    /// Workspace for [`rows`](Self::rows) rows, or for `most` if that is less.
     pub(super) fn scratch<T: Real>(&self, most: usize) -> Scratch<T> {
         let text = matches!(self.model, Model::Bert(_));
         let (rows, (sx, sh, so)) = (most.min(self.rows()), self.strides());
@@ -150,10 +150,12 @@ impl Net {
             x,
             hidden,
             back,
-            turned: zeros(self.hidden().map_or(0, |h| (h + 1) * so)),
+            transposed: zeros(self.hidden().map_or(0, |h| (h + 1) * so)),
             out: zeros(rows * so),
             bert: match self.model {
-                Model::Bert(bert) => Some(Box::new(Room::new(bert, self.classes, self.pixels / 2, rows))),
+                Model::Bert(bert) => {
+                    Some(Box::new(Workspace::new(bert, self.classes, self.pixels / 2, rows)))
+                }
                 _ => None,
             },
             labels: vec![0; rows],
@@ -185,12 +187,12 @@ impl Net {
         let (first, second) = w.split_at(self.inputs() * h);
         product_in_place((rows, h, self.inputs()), (&mut s.hidden, sh), false, (&s.x, sx, 1), (first, h));
         s.hidden.chunks_exact_mut(sh).take(rows).for_each(|row| relu(&mut row[..h]));
-        // Turned, with the classes side by side, these few weights can be used in place; what lies behind the
-        // classes stays zero.
+        // Transposed, with the classes side by side, these few weights can be used in place; what lies behind
+        // the classes stays zero.
         for (c, weights) in second.chunks_exact(h + 1).enumerate() {
-            s.turned[c..].iter_mut().step_by(so).zip(weights).for_each(|(to, w)| *to = *w);
+            s.transposed[c..].iter_mut().step_by(so).zip(weights).for_each(|(to, w)| *to = *w);
         }
-        product_in_place((rows, so, h + 1), (&mut s.out, so), false, (&s.hidden, sh, 1), (&s.turned, so));
+        product_in_place((rows, so, h + 1), (&mut s.out, so), false, (&s.hidden, sh, 1), (&s.transposed, so));
     }
 
     /// From scores to cross-entropies, and to weight · (probability − 1 at the label) in place of the scores.
@@ -252,7 +254,7 @@ impl Net {
 }
 
 impl<T> Scratch<T> {
-    /// How many rows there is room for.
+    /// How many rows it holds.
     pub fn rows(&self) -> usize {
         self.labels.len()
     }
@@ -261,214 +263,4 @@ impl<T> Scratch<T> {
 /// The rows `0..total` in pieces of at most `most`.
 pub(super) fn pieces(total: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     (0..total).step_by(most.max(1)).map(move |from| from..(from + most).min(total))
-}
-
-/// Where the last element of a matrix lies.
-fn last(rows: usize, columns: usize, rs: usize, cs: usize) -> usize {
-    (rows - 1) * rs + (columns - 1) * cs
-}
-
-/// A matrix in a slice: element (i, j) lies at i · rows + j · columns.
-pub type Matrix<'a, T> = (&'a [T], usize, usize);
-
-/// dst (+)= a · b for (m × k) · (k × n).
-pub fn product<T: Real>(
-    (m, n, k): (usize, usize, usize),
-    dst: (&mut [T], usize, usize),
-    add: bool,
-    a: Matrix<'_, T>,
-    b: Matrix<'_, T>,
-) {
-    if m == 0 || n == 0 || k == 0 {
-        return;
-    }
-    assert!(
-        last(m, n, dst.1, dst.2) < dst.0.len()
-            && last(m, k, a.1, a.2) < a.0.len()
-            && last(k, n, b.1, b.2) < b.0.len()
-    );
-    // The kernels want the destination by columns: of a destination by rows they get the transposed product.
-    let (m, n, dst, a, b) = if dst.2 < dst.1 {
-        (n, m, (dst.0, dst.2, dst.1), (b.0, b.2, b.1), (a.0, a.2, a.1))
-    } else {
-        (m, n, dst, a, b)
-    };
-    macro_rules! call {
-        ($kernel:path, $t:ty) => {
-            // SAFETY: all elements lie inside their slices (asserted), `dst` is borrowed alone, and T is this
-            // type (looked up below).
-            unsafe {
-                $kernel()(
-                    m,
-                    n,
-                    k,
-                    dst.0.as_mut_ptr().cast::<$t>(),
-                    dst.2 as isize,
-                    dst.1 as isize,
-                    add,
-                    a.0.as_ptr().cast::<$t>(),
-                    a.2 as isize,
-                    a.1 as isize,
-                    b.0.as_ptr().cast::<$t>(),
-                    b.2 as isize,
-                    b.1 as isize,
-                    1.0,
-                    1.0,
-                    false,
-                    false,
-                    false,
-                    gemm_common::Parallelism::None,
-                )
-            }
-        };
-    }
-    if TypeId::of::<T>() == TypeId::of::<f32>() {
-        call!(gemm_f32::gemm::f32::get_gemm_fn, f32)
-    } else {
-        assert_eq!(TypeId::of::<T>(), TypeId::of::<f64>(), "numbers are f32 or f64");
-        call!(gemm_f64::gemm::f64::get_gemm_fn, f64)
-    }
-}
-
-/// `dst (+)= a · b`, where `dst` and `b` are by rows: [`product`] without the copies that the GEMM crate
-/// makes of large operands. They are meant for matrices of thousands of rows; of a batch they are a tenth of
-/// the work. Where the crate's kernel does not fit, it is [`product`].
-pub(super) fn product_in_place<T: Real>(
-    size: (usize, usize, usize),
-    dst: (&mut [T], usize),
-    add: bool,
-    a: Matrix<'_, T>,
-    b: (&[T], usize),
-) {
-    let (m, n, k) = size;
-    if m == 0 || n == 0 || k == 0 {
-        return;
-    }
-    #[cfg(target_arch = "x86_64")]
-    if TypeId::of::<T>() == TypeId::of::<f32>() && crate::rows::cpu_level() == 3 && n % 16 == 0 {
-        assert!(
-            last(m, n, dst.1, 1) < dst.0.len()
-                && last(m, k, a.1, a.2) < a.0.len()
-                && last(k, n, b.1, 1) < b.0.len()
-        );
-        // SAFETY: all elements lie inside their slices (asserted), `dst` is borrowed alone, T is f32, and the
-        // CPU has AVX-512.
-        return unsafe {
-            tiles(
-                size,
-                dst.0.as_mut_ptr().cast(),
-                dst.1,
-                add,
-                (a.0.as_ptr().cast(), a.1, a.2),
-                (b.0.as_ptr().cast(), b.1),
-            )
-        };
-    }
-    product(size, (dst.0, dst.1, 1), add, a, (b.0, b.1, 1));
-}
-
-/// A tile of the destination, 6 rows × 64 columns, is one call of the crate's kernel. A piece of `b` as deep
-/// as the first-level cache has room for meets all rows of `a` before the next one does.
-///
-/// # Safety
-/// All elements lie in memory that may be read, those of `dst` may be written, n is a multiple of 16, and the
-/// CPU has AVX-512.
-#[cfg(target_arch = "x86_64")]
-unsafe fn tiles(
-    (m, n, k): (usize, usize, usize),
-    dst: *mut f32,
-    ds: usize,
-    add: bool,
-    a: (*const f32, usize, usize),
-    b: (*const f32, usize),
-) {
-    use gemm_f32::microkernel::avx512f::f32::UKR;
-    static KERNELS: [[gemm_common::microkernel::MicroKernelFn<f32>; 6]; 4] = UKR;
-    // Equal pieces, none of them short.
-    let deep = k.div_ceil(k.div_ceil(200).max(1));
-    for band in pieces(m, 192) {
-        for depth in pieces(k, deep) {
-            for columns in pieces(n, 64) {
-                for rows in pieces(band.len(), 6) {
-                    let row = band.start + rows.start;
-                    // SAFETY: the caller's; the tile's elements are among those.
-                    unsafe {
-                        KERNELS[columns.len() / 16 - 1][rows.len() - 1](
-                            columns.len(),
-                            rows.len(),
-                            depth.len(),
-                            dst.add(row * ds + columns.start),
-                            b.0.add(depth.start * b.1 + columns.start),
-                            a.0.add(row * a.1 + depth.start * a.2),
-                            ds as isize,
-                            1,
-                            b.1 as isize,
-                            a.2 as isize,
-                            a.1 as isize,
-                            1.0,
-                            1.0,
-                            u8::from(add || depth.start > 0),
-                            false,
-                            false,
-                            false,
-                            std::ptr::null(),
-                        );
-                    }
-                }
-            }
-        }
-    }
-}
-
-for_each_cpu! {
-    /// `to = scale ∘ bytes + shift`.
-    fn scale_pixels<T: Real>(to: &mut [T], bytes: &[u8], scale: &[T], shift: &[T]) {
-        for (((to, byte), a), b) in to.iter_mut().zip(bytes).zip(scale).zip(shift) {
-            *to = T::byte(*byte) * *a + *b;
-        }
-    }
-}
-
-for_each_cpu! {
-    /// `row = max(row, 0)`.
-    fn relu<T: Real>(row: &mut [T]) {
-        for v in row {
-            *v = if *v > T::ZERO { *v } else { T::ZERO };
-        }
-    }
-}
-
-for_each_cpu! {
-    /// `back = 0` where the unit was off.
-    fn mask<T: Real>(back: &mut [T], hidden: &[T]) {
-        for (b, h) in back.iter_mut().zip(hidden) {
-            *b = if *h > T::ZERO { *b } else { T::ZERO };
-        }
-    }
-}
-
-for_each_cpu! {
-    /// `g += c · w`.
-    pub(super) fn add_scaled<T: Real>(g: &mut [T], c: T, w: &[T]) {
-        for (g, w) in g.iter_mut().zip(w) {
-            *g += c * *w;
-        }
-    }
-}
-
-for_each_cpu! {
-    fn squares<T: Real>(w: &[T], sums: &mut [f64; 16]) {
-        for part in w.chunks(16) {
-            for (s, v) in sums.iter_mut().zip(part) {
-                *s += v.f64() * v.f64();
-            }
-        }
-    }
-}
-
-/// ‖w‖².
-pub(super) fn norm_squared<T: Real>(w: &[T]) -> f64 {
-    let mut sums = [0.0; 16];
-    squares(w, &mut sums);
-    sums.iter().sum()
 }

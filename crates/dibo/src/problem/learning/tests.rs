@@ -181,10 +181,10 @@ fn products_in_place_are_the_definition() {
                 |len: usize, seed: u64| random(len, seed).into_iter().map(T::of).collect::<Vec<T>>();
             let (ds, bs) = (n + 3, n + 1);
             let (old, b) = (numbers(m * ds, 1), numbers(k * bs, 2));
-            for (add, turned) in [(false, false), (true, false), (false, true), (true, true)] {
-                let (rs, cs) = if turned { (1, m + 2) } else { (k + 2, 1) };
+            for (add, transposed) in [(false, false), (true, false), (false, true), (true, true)] {
+                let (rs, cs) = if transposed { (1, m + 2) } else { (k + 2, 1) };
                 let (a, mut dst) = (numbers((m + 2) * (k + 2), 3), old.clone());
-                model::product_in_place((m, n, k), (&mut dst, ds), add, (&a, rs, cs), (&b, bs));
+                crate::kernels::product_in_place((m, n, k), (&mut dst, ds), add, (&a, rs, cs), (&b, bs));
                 for (at, (new, old)) in dst.iter().zip(&old).enumerate() {
                     let (i, j) = (at / ds, at % ds);
                     let sum = (0..k)
@@ -194,7 +194,7 @@ fn products_in_place_are_the_definition() {
                         if j >= n || k == 0 { old.f64() } else { sum + if add { old.f64() } else { 0.0 } };
                     assert!(
                         (new.f64() - right).abs() < tolerance,
-                        "{m} {n} {k} {add} {turned} at {i}, {j}: {new:?} {right}"
+                        "{m} {n} {k} {add} {transposed} at {i}, {j}: {new:?} {right}"
                     );
                 }
             }

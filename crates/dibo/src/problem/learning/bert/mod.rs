@@ -4,7 +4,7 @@
 //!
 //! A sample is a row of token numbers, two bytes each, ended by zeros (the padding token). Padded places are
 //! computed like the others but no place looks at them.
-use super::model::product;
+use crate::kernels::product;
 use crate::rng::{Purpose, stream};
 use crate::rows::Real;
 use rand_distr::{Distribution, StandardNormal};
@@ -217,8 +217,8 @@ struct Layer<T> {
     norm2: Normed<T>,
 }
 
-/// Room for one batch piece.
-pub(super) struct Room<T> {
+/// Workspace for one batch piece.
+pub(super) struct Workspace<T> {
     bert: Bert,
     places: Places,
     classes: usize,
@@ -234,7 +234,7 @@ pub(super) struct Room<T> {
     look_back: Vec<T>,
 }
 
-impl<T: Real> Room<T> {
+impl<T: Real> Workspace<T> {
     pub fn new(bert: Bert, classes: usize, length: usize, rows: usize) -> Self {
         let tokens = rows * length;
         let (h, i) = (bert.hidden, bert.intermediate);
@@ -249,7 +249,7 @@ impl<T: Real> Room<T> {
             active: zeros(tokens * i),
             norm2: norm(),
         };
-        Room {
+        Workspace {
             places: bert.places(classes),
             classes,
             length,

@@ -32,10 +32,10 @@ fn parameters(bert: &Bert) -> Vec<f64> {
 
 /// Σ c ∘ scores.
 fn value(bert: &Bert, w: &[f64], c: &[f64]) -> f64 {
-    let mut room = Room::new(*bert, 2, 7, 3);
-    texts().iter().enumerate().for_each(|(r, text)| room.load(r, text));
+    let mut workspace = Workspace::new(*bert, 2, 7, 3);
+    texts().iter().enumerate().for_each(|(r, text)| workspace.load(r, text));
     let mut out = vec![0.0; 3 * 4];
-    room.forward(3, w, &mut out, 4);
+    workspace.forward(3, w, &mut out, 4);
     (0..3).flat_map(|r| (0..2).map(move |k| (r, k))).map(|(r, k)| c[r * 4 + k] * out[r * 4 + k]).sum()
 }
 
@@ -43,11 +43,11 @@ fn value(bert: &Bert, w: &[f64], c: &[f64]) -> f64 {
 fn every_gradient_is_that_of_finite_differences() {
     for bert in [small(Pool::First, 2), small(Pool::Mean, 1)] {
         let (w, c) = (parameters(&bert), [0.7, -0.3, 0.0, 0.0, 0.2, 0.9, 0.0, 0.0, -1.1, 0.4, 0.0, 0.0]);
-        let mut room = Room::new(bert, 2, 7, 3);
-        texts().iter().enumerate().for_each(|(r, text)| room.load(r, text));
-        room.forward(3, &w, &mut [0.0; 12], 4);
+        let mut workspace = Workspace::new(bert, 2, 7, 3);
+        texts().iter().enumerate().for_each(|(r, text)| workspace.load(r, text));
+        workspace.forward(3, &w, &mut [0.0; 12], 4);
         let mut g = vec![f64::NAN; w.len()];
-        room.backward(3, &w, &c, 4, &mut g, false);
+        workspace.backward(3, &w, &c, 4, &mut g, false);
         let (mut wrong, mut size) = (0.0f64, 0.0f64);
         let step = 1e-5;
         for i in 0..w.len() {
@@ -72,12 +72,12 @@ fn gradients_of_pieces_add_up_and_padding_is_not_seen() {
     let w = parameters(&bert);
     let c = [0.7, -0.3, 0.2, 0.9, -1.1, 0.4];
     let run = |rows: &[usize], add: &mut Vec<f64>, first: bool| {
-        let mut room = Room::new(bert, 2, 7, rows.len());
-        rows.iter().enumerate().for_each(|(r, text)| room.load(r, &texts()[*text]));
+        let mut workspace = Workspace::new(bert, 2, 7, rows.len());
+        rows.iter().enumerate().for_each(|(r, text)| workspace.load(r, &texts()[*text]));
         let mut out = vec![0.0; rows.len() * 2];
-        room.forward(rows.len(), &w, &mut out, 2);
+        workspace.forward(rows.len(), &w, &mut out, 2);
         let c: Vec<f64> = rows.iter().flat_map(|r| c[2 * r..2 * r + 2].iter().copied()).collect();
-        room.backward(rows.len(), &w, &c, 2, add, !first);
+        workspace.backward(rows.len(), &w, &c, 2, add, !first);
         out
     };
     let (mut whole, mut parts) = (vec![0.0; w.len()], vec![0.0; w.len()]);
@@ -97,7 +97,7 @@ fn single_precision_is_near() {
     let bert = small(Pool::First, 2);
     let w = parameters(&bert);
     let narrow: Vec<f32> = w.iter().map(|v| *v as f32).collect();
-    let (mut wide, mut single) = (Room::<f64>::new(bert, 2, 7, 3), Room::<f32>::new(bert, 2, 7, 3));
+    let (mut wide, mut single) = (Workspace::<f64>::new(bert, 2, 7, 3), Workspace::<f32>::new(bert, 2, 7, 3));
     for (r, text) in texts().iter().enumerate() {
         wide.load(r, text);
         single.load(r, text);

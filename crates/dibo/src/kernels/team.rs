@@ -4,23 +4,78 @@
 //! sleeping threads (rayon: several microseconds) would eat the gain. These workers watch one atomic number
 //! for a while before they sleep, and a part that nobody has begun is done by whoever is free, so that a busy
 //! machine costs speed but never a long wait.
-use std::cell::UnsafeCell;
+use super::tuning::{PATIENCE, SPINS};
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::thread::{JoinHandle, Thread};
+use std::sync::atomic::Ordering::*;
+use system::{Arc, AtomicBool, AtomicUsize, Builder, JoinHandle, Slot, Thread, park, yield_now};
 
-/// How often a worker looks for the next job before it sleeps (about 50 µs).
-const SPINS: usize = 20_000;
+/// What the team is made of: the standard library's parts, or those of loom, which tries the orders in which
+/// threads can run and the values they can see.
+#[cfg(not(loom))]
+mod system {
+    pub use std::sync::Arc;
+    pub use std::sync::atomic::{AtomicBool, AtomicUsize};
+    pub use std::thread::{Builder, JoinHandle, Thread, park, yield_now};
 
-/// How often the caller looks whether a worker has finished before it does that worker's part itself, if it
-/// was not begun.
-const PATIENCE: usize = 1000;
+    /// A place that one thread writes and others read, as far as their order is known.
+    pub struct Slot<T>(std::cell::UnsafeCell<T>);
+
+    impl<T: Copy> Slot<T> {
+        pub fn new(value: T) -> Self {
+            Slot(std::cell::UnsafeCell::new(value))
+        }
+
+        /// # Safety
+        /// Nobody writes it meanwhile.
+        pub unsafe fn get(&self) -> T {
+            // SAFETY: the caller's.
+            unsafe { *self.0.get() }
+        }
+
+        /// # Safety
+        /// Nobody reads or writes it meanwhile.
+        pub unsafe fn set(&self, value: T) {
+            // SAFETY: the caller's.
+            unsafe { *self.0.get() = value }
+        }
+    }
+}
+
+#[cfg(loom)]
+mod system {
+    pub use loom::sync::Arc;
+    pub use loom::sync::atomic::{AtomicBool, AtomicUsize};
+    pub use loom::thread::{Builder, JoinHandle, Thread, park, yield_now};
+
+    pub struct Slot<T>(loom::cell::UnsafeCell<T>);
+
+    impl<T: Copy> Slot<T> {
+        pub fn new(value: T) -> Self {
+            Slot(loom::cell::UnsafeCell::new(value))
+        }
+
+        /// # Safety
+        /// Nobody writes it meanwhile; loom looks whether that is so.
+        pub unsafe fn get(&self) -> T {
+            // SAFETY: the caller's.
+            self.0.with(|value| unsafe { *value })
+        }
+
+        /// # Safety
+        /// Nobody reads or writes it meanwhile; loom looks whether that is so.
+        pub unsafe fn set(&self, value: T) {
+            // SAFETY: the caller's.
+            self.0.with_mut(|place| unsafe { *place = value })
+        }
+    }
+}
 
 /// Waits a few nanoseconds. Not the CPU's pause instruction: virtual machines take many of those in a row as
 /// a reason to give the core away.
 #[inline(always)]
 fn wait_a_little() {
+    #[cfg(loom)]
+    yield_now();
     for i in 0..4 {
         std::hint::black_box(i);
     }
@@ -40,7 +95,7 @@ struct Shared {
 }
 
 struct Call {
-    job: UnsafeCell<Job>,
+    job: Slot<Job>,
     epoch: AtomicUsize,
 }
 
@@ -132,7 +187,7 @@ impl Team {
     fn new(workers: usize) -> Self {
         let empty: &(dyn Fn(usize) + Sync) = &|_| {};
         let shared = Arc::new(Shared {
-            call: Own(Call { job: UnsafeCell::new(empty as Job), epoch: AtomicUsize::new(0) }),
+            call: Own(Call { job: Slot::new(empty as Job), epoch: AtomicUsize::new(0) }),
             taken: (0..=workers).map(|_| Own(AtomicUsize::new(0))).collect(),
             done: Own(AtomicUsize::new(0)),
             sleeping: Own(AtomicUsize::new(0)),
@@ -142,7 +197,7 @@ impl Team {
         let workers: Vec<_> = (1..=workers)
             .map(|t| {
                 let shared = shared.clone();
-                std::thread::Builder::new()
+                Builder::new()
                     .name(format!("dibo-{t}"))
                     .spawn(move || shared.work(t))
                     .expect("the system starts a thread")
@@ -157,8 +212,8 @@ impl Team {
         // SAFETY: `run` returns only after every part is done, so the job outlives its use; nobody reads it
         // now.
         unsafe {
-            *s.call.0.job.get() =
-                std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(job)
+            let job = std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(job);
+            s.call.0.job.set(job);
         };
         s.done.0.store(0, Relaxed);
         let epoch = s.call.0.epoch.load(Relaxed) + 1;
@@ -174,7 +229,7 @@ impl Team {
                 // A worker that the system has put aside holds nobody up: after a microsecond or two its part
                 // is done here.
                 PATIENCE => (1..s.taken.len()).for_each(|part| s.take_part(part, epoch)),
-                0 => std::thread::yield_now(),
+                0 => yield_now(),
                 _ => wait_a_little(),
             }
         }
@@ -193,7 +248,7 @@ impl Shared {
             return;
         }
         // SAFETY: a part of this job was taken, so the job is published and waits for it.
-        let job = unsafe { &**self.call.0.job.get() };
+        let job = unsafe { &*self.call.0.job.get() };
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(part))).is_err() {
             self.panicked.store(true, Relaxed);
         }
@@ -212,7 +267,7 @@ impl Shared {
                 }
                 self.sleeping.0.fetch_add(1, SeqCst);
                 if self.call.0.epoch.load(SeqCst) == seen {
-                    std::thread::park();
+                    park();
                 }
                 self.sleeping.0.fetch_sub(1, SeqCst);
                 spins = 0;
@@ -237,7 +292,7 @@ impl Drop for Team {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -276,5 +331,47 @@ mod tests {
         let caught =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| threads.run(&|t| assert!(t != 1))));
         assert!(caught.is_err());
+    }
+}
+
+/// Run by `RUSTFLAGS="--cfg loom" cargo test --release -p dibo --lib team`, in a target folder of its own.
+#[cfg(all(test, loom))]
+mod orders {
+    use super::*;
+
+    /// Every order of two workers and their caller, up to so many forced switches: each part of each job runs
+    /// once, its writes are seen by the caller, and nobody hangs, at the end neither.
+    fn check(switches: usize, jobs: usize) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(switches);
+        model.check(move || {
+            let threads = Threads::new(3);
+            for job in 1..=jobs {
+                let hits: Vec<Slot<usize>> = (0..3).map(|_| Slot::new(0)).collect();
+                // Not atomic: loom tells if two threads do one part, or the caller reads too early.
+                let hits = Parts(hits);
+                threads.run(&|part| {
+                    let hits = &hits;
+                    // SAFETY: what is tested.
+                    unsafe { hits.0[part].set(hits.0[part].get() + job) }
+                });
+                // SAFETY: what is tested.
+                assert!(hits.0.iter().all(|hits| unsafe { hits.get() } == job));
+            }
+        });
+    }
+
+    struct Parts(Vec<Slot<usize>>);
+    // SAFETY: loom looks whether they are used one after the other.
+    unsafe impl Sync for Parts {}
+
+    #[test]
+    fn one_job_with_many_switches() {
+        check(3, 1);
+    }
+
+    #[test]
+    fn two_jobs() {
+        check(2, 2);
     }
 }

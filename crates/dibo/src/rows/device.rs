@@ -1,35 +1,35 @@
-//! Rows that lie elsewhere than in host memory: the seam between this room and a device.
+//! Rows in a device's memory: the seam between this room and the device.
 use std::any::Any;
 use std::fmt::Debug;
 use std::ops::Range;
 
 /// The numbers of [`Rows`](super::Rows), padding included, in a device's memory, with the kernels of this
 /// room. Each is called once for all rows; `other` always lies on the same device.
-pub trait Remote<T>: Debug + Send + Sync {
+pub trait OnDevice<T>: Debug + Send + Sync {
     /// A copy on the same device.
-    fn duplicate(&self) -> Box<dyn Remote<T>>;
+    fn duplicate(&self) -> Box<dyn OnDevice<T>>;
     /// Brings the numbers from place `from` on to the host.
     fn read(&self, from: usize, to: &mut [T]);
     /// Writes numbers from place `from` on.
     fn write(&mut self, from: usize, numbers: &[T]);
     /// `self = other`.
-    fn copy_from(&mut self, other: &dyn Remote<T>);
+    fn copy_from(&mut self, other: &dyn OnDevice<T>);
     /// `self = 0`.
     fn clear(&mut self);
     /// `self += scale · other`.
-    fn add_scaled(&mut self, scale: T, other: &dyn Remote<T>);
+    fn add_scaled(&mut self, scale: T, other: &dyn OnDevice<T>);
     /// `self = scale · (other − self)`.
-    fn scale_difference(&mut self, scale: T, other: &dyn Remote<T>);
+    fn scale_difference(&mut self, scale: T, other: &dyn OnDevice<T>);
     /// `self −= factors ∘ other`: one factor for all columns of a variable.
-    fn sub_scaled_columns(&mut self, factors: &[T], other: &dyn Remote<T>);
+    fn sub_scaled_columns(&mut self, factors: &[T], other: &dyn OnDevice<T>);
     /// `self = other / weight`: one number per row.
-    fn divide_into(&mut self, other: &dyn Remote<T>, weights: &[T]);
+    fn divide_into(&mut self, other: &dyn OnDevice<T>, weights: &[T]);
     /// The mean of these columns over the rows.
     fn mean(&self, columns: Range<usize>) -> Vec<f64>;
     /// (1/n) Σ ‖row_i − mean‖² over these columns.
     fn spread(&self, columns: Range<usize>) -> f64;
     /// ‖Σ self − Σ other‖ and Σ ‖other_i‖ over these columns.
-    fn gap(&self, columns: Range<usize>, other: &dyn Remote<T>) -> (f64, f64);
+    fn gap(&self, columns: Range<usize>, other: &dyn OnDevice<T>) -> (f64, f64);
     /// For the code of the same device.
     fn any(&self) -> &dyn Any;
     /// For the code of the same device.
@@ -38,15 +38,15 @@ pub trait Remote<T>: Debug + Send + Sync {
 
 /// Where the numbers are, if not in host memory.
 #[derive(Debug, Default)]
-pub(super) struct Elsewhere<T>(pub Option<Box<dyn Remote<T>>>);
+pub(super) struct Placed<T>(pub Option<Box<dyn OnDevice<T>>>);
 
-impl<T> Clone for Elsewhere<T> {
+impl<T> Clone for Placed<T> {
     fn clone(&self) -> Self {
-        Elsewhere(self.0.as_ref().map(|r| r.duplicate()))
+        Placed(self.0.as_ref().map(|r| r.duplicate()))
     }
 }
 
-impl<T> PartialEq for Elsewhere<T> {
+impl<T> PartialEq for Placed<T> {
     /// Only rows in host memory can be compared.
     fn eq(&self, other: &Self) -> bool {
         self.0.is_none() && other.0.is_none()

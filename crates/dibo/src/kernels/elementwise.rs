@@ -1,0 +1,92 @@
+//! Element by element: the same bits at every width.
+use super::Real;
+use super::cpu::for_each_cpu;
+
+for_each_cpu! {
+    /// `a += b`.
+    pub(crate) fn add<T: Real>(a: &mut [T], b: &[T]) {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a += *b;
+        }
+    }
+}
+
+for_each_cpu! {
+    /// `a += s·b`.
+    pub(crate) fn add_scaled<T: Real>(a: &mut [T], s: T, b: &[T]) {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a += s * *b;
+        }
+    }
+}
+
+for_each_cpu! {
+    /// `a = s·(b − a)`.
+    pub(crate) fn scale_difference<T: Real>(a: &mut [T], s: T, b: &[T]) {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a = s * (*b - *a);
+        }
+    }
+}
+
+for_each_cpu! {
+    /// `a −= s∘b`.
+    pub(crate) fn sub_scaled<T: Real>(a: &mut [T], s: &[T], b: &[T]) {
+        for ((a, s), b) in a.iter_mut().zip(s).zip(b) {
+            *a -= *s * *b;
+        }
+    }
+}
+
+for_each_cpu! {
+    /// `a = b / w`.
+    pub(crate) fn divide<T: Real>(a: &mut [T], b: &[T], w: T) {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a = *b / w;
+        }
+    }
+}
+
+for_each_cpu! {
+    /// `to = scale ∘ bytes + shift`.
+    pub(crate) fn scale_pixels<T: Real>(to: &mut [T], bytes: &[u8], scale: &[T], shift: &[T]) {
+        for (((to, byte), a), b) in to.iter_mut().zip(bytes).zip(scale).zip(shift) {
+            *to = T::byte(*byte) * *a + *b;
+        }
+    }
+}
+
+for_each_cpu! {
+    /// `row = max(row, 0)`.
+    pub(crate) fn relu<T: Real>(row: &mut [T]) {
+        for v in row {
+            *v = if *v > T::ZERO { *v } else { T::ZERO };
+        }
+    }
+}
+
+for_each_cpu! {
+    /// `back = 0` where the unit was off.
+    pub(crate) fn mask<T: Real>(back: &mut [T], hidden: &[T]) {
+        for (b, h) in back.iter_mut().zip(hidden) {
+            *b = if *h > T::ZERO { *b } else { T::ZERO };
+        }
+    }
+}
+
+for_each_cpu! {
+    fn squares<T: Real>(w: &[T], sums: &mut [f64; 16]) {
+        for part in w.chunks(16) {
+            for (s, v) in sums.iter_mut().zip(part) {
+                *s += v.f64() * v.f64();
+            }
+        }
+    }
+}
+
+/// ‖w‖², in sixteen sums that are the same at every width.
+pub(crate) fn norm_squared<T: Real>(w: &[T]) -> f64 {
+    let mut sums = [0.0; 16];
+    squares(w, &mut sums);
+    sums.iter().sum()
+}
