@@ -1,5 +1,6 @@
 //! The commands of the network in a `dibo` that was built without it: they say how to build it.
 use anyhow::{Result, bail};
+use dibo_run::Registry;
 use std::process::ExitCode;
 
 /// Whatever was given.
@@ -16,15 +17,29 @@ pub type LaunchOptions = Anything;
 pub type CertificateOptions = Anything;
 pub type RouterOptions = Anything;
 
-pub fn absent(_: Anything) -> Result<ExitCode> {
+fn absent() -> Result<ExitCode> {
     bail!(
         "this dibo was built without the network; build one with it: cargo build --release -p dibo-cli \
         --features net (some minutes)"
     )
 }
 
-pub use absent as agent;
-pub use absent as gather;
-pub use absent as launch;
-pub use absent as certificates;
-pub use absent as router;
+pub fn agent(_: &Registry, _: Anything) -> Result<ExitCode> {
+    absent()
+}
+
+pub fn launch(_: &Registry, _: Anything) -> Result<ExitCode> {
+    absent()
+}
+
+pub fn gather(_: &Registry, _: Anything) -> Result<ExitCode> {
+    absent()
+}
+
+pub fn certificates(_: Anything) -> Result<ExitCode> {
+    absent()
+}
+
+pub fn router(_: Anything) -> Result<ExitCode> {
+    absent()
+}

@@ -2,13 +2,15 @@
 use anyhow::{Context, Result, anyhow, bail};
 use dibo::data::{Dataset, Official, parse_images, parse_labels};
 use dibo::problem::learning::bert::{Bert, Pool};
+use dibo::rng::{Purpose, stream};
+use rand::{Rng, RngExt};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Names that experiment files may use.
-pub const NAMES: [&str; 4] = ["mnist-2500", "mnist", "fashion-mnist", "imdb"];
+pub const NAMES: [&str; 5] = ["mnist-2500", "mnist", "fashion-mnist", "imdb", "random"];
 
 /// 2,500 training samples of MNIST and its 10,000 test samples, gzipped IDX; see data/README.md for origin
 /// and licence.
@@ -48,6 +50,7 @@ pub fn load(name: &str) -> Result<Pair> {
     }
     let (train, test) = match name {
         "mnist-2500" => shipped()?,
+        "random" => (random(60_000, 0)?, random(10_000, 1)?),
         _ => {
             let official = Official::ALL
                 .into_iter()
@@ -82,7 +85,8 @@ pub fn available(name: &str, model: &str, pretrained: &str) -> Result<String> {
         }
         return Ok(format!("{name} with the model {pretrained}"));
     }
-    load(name).map(|(train, test)| format!("{name}: {} training and {} test samples", train.len(), test.len()))
+    load(name)
+        .map(|(train, test)| format!("{name}: {} training and {} test samples", train.len(), test.len()))
 }
 
 /// The files of a model that decide a result.
@@ -125,6 +129,15 @@ pub fn pretrained(_model: &str, _bert: &Bert, _classes: usize, _row: &mut [f64])
     bail!(NO_TEXTS)
 }
 
+/// Random images of Fashion-MNIST's number and size: for measuring, not for learning.
+fn random(samples: usize, which: u64) -> Result<Dataset> {
+    let mut r = stream(0, Purpose::Instance, which, 0);
+    let mut images = vec![0; samples * 784];
+    r.fill_bytes(&mut images);
+    let labels = (0..samples).map(|_| r.random_range(0..10)).collect();
+    Dataset::new(images, labels, 784, 10).map_err(anyhow::Error::msg)
+}
+
 fn shipped() -> Result<(Dataset, Dataset)> {
     let unpack = |i: usize| -> Result<(&Path, Vec<u8>)> {
         let mut bytes = Vec::new();
@@ -144,6 +157,7 @@ pub fn list() -> String {
     let folder = folder();
     let mut text = format!("data folder: {} (change it with --data or DIBO_DATA)\n\n", folder.display());
     text += "  mnist-2500      comes with dibo: 2,500 training and 10,000 test samples of MNIST\n";
+    text += "  random          made by dibo: random images, for measuring\n";
     for official in Official::ALL {
         let state = match official.read(&folder) {
             Ok((train, test)) => {
@@ -168,14 +182,13 @@ pub fn list() -> String {
 
 /// `dibo data get NAME`: downloads a data set from the Hugging Face hub and checks every digest before a file
 /// is kept.
-pub fn get(name: &str) -> Result<()> {
+pub fn get(name: &str) -> Result<String> {
     let Some(official) = Official::ALL.into_iter().find(|o| o.name() == name) else {
         bail!("there is no data set '{name}' to get; known are mnist and fashion-mnist");
     };
     let into = folder().join(name);
     fetch(official, &into)?;
-    println!("{name}: digests are right; it lies in {}", into.display());
-    Ok(())
+    Ok(format!("{name}: digests are right; it lies in {}", into.display()))
 }
 
 #[cfg(feature = "download")]

@@ -117,8 +117,8 @@ mod with {
             };
             let algorithm: &dyn Algorithm<f32> = algorithm;
             let vectors = algorithm.vectors(blocks);
-            let need =
-                dibo_cuda::need(&host, precision, vectors.lower + vectors.single).map_err(anyhow::Error::msg)?;
+            let need = dibo_cuda::need(&host, precision, vectors.lower + vectors.single)
+                .map_err(anyhow::Error::msg)?;
             let (free, _) = self.gpu.memory();
             let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
             ensure!(

@@ -67,7 +67,10 @@ pub fn open<'a>(setting: &'a Setting, seed: u64, place: Place<'a>) -> Result<Ope
     let (graphs, loss) = (setting.graphs(seed, place.folder)?, setting.loss(seed)?);
     if place.device.is_some() {
         let label = &setting.series.label;
-        ensure!(loss.is_none(), "{label}: links that lose messages are not simulated on the GPU; leave --device away");
+        ensure!(
+            loss.is_none(),
+            "{label}: links that lose messages are not simulated on the GPU; leave --device away"
+        );
         ensure!(setting.parameters().on_device(), "{label} does not run on the GPU; leave --device away");
     }
     let Place { folder, threads, device } = place;
@@ -96,7 +99,11 @@ impl Visit for Check {
         if let Some(name) = asked.filter(|name| known.iter().chain(&ALWAYS).all(|m| m.name != *name)) {
             let names: Vec<&str> = known.iter().chain(&ALWAYS).map(|m| m.name).collect();
             let close = crate::section::did_you_mean(name, names.iter().copied());
-            bail!("{}: [run]: metric is '{name}'; this problem reports {}{close}", setting.place, names.join(", "));
+            bail!(
+                "{}: [run]: metric is '{name}'; this problem reports {}{close}",
+                setting.place,
+                names.join(", ")
+            );
         }
         Ok(())
     }
@@ -106,8 +113,12 @@ impl<'a> Opened<'a> {
     /// Goes on with the numbers that the problem has: the one place where their type is chosen.
     pub fn visit<V: Visit>(&self, visitor: V) -> Result<V::Out> {
         match &self.built.problem {
-            Numbers::F32(p, picture) => visitor.visit(self.ready::<f32>(&*self.setting.algorithm, &**p, picture)),
-            Numbers::F64(p, picture) => visitor.visit(self.ready::<f64>(&*self.setting.algorithm, &**p, picture)),
+            Numbers::F32(p, picture) => {
+                visitor.visit(self.ready::<f32>(&*self.setting.algorithm, &**p, picture))
+            }
+            Numbers::F64(p, picture) => {
+                visitor.visit(self.ready::<f64>(&*self.setting.algorithm, &**p, picture))
+            }
         }
     }
 
@@ -157,6 +168,11 @@ impl<T: Real> Ready<'_, T> {
     /// Graphs and weights.
     pub fn graphs(&self) -> &Sequence {
         &self.opened.graphs
+    }
+
+    /// Messages that are lost.
+    pub fn loss(&self) -> Option<Loss> {
+        self.opened.loss
     }
 
     /// All agents in this process: the simulator, with lost messages where the file says so, or the device.

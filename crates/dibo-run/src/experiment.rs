@@ -77,14 +77,18 @@ impl Registry {
     pub fn load(&self, request: &Request) -> Result<Experiment> {
         let name = request.file.as_str();
         let (source, default_name, folder) = match self.experiments.iter().find(|e| e.0 == name) {
-            Some((name, text)) => (self.source(format!("{name}.toml"), text), name.to_string(), PathBuf::from(".")),
+            Some((name, text)) => {
+                (self.source(format!("{name}.toml"), text), name.to_string(), PathBuf::from("."))
+            }
             None => {
                 let path = Path::new(name);
                 if !path.exists() {
                     let names: Vec<&str> = self.experiments.iter().map(|b| b.0).collect();
                     let close = did_you_mean(name, names.iter().copied());
                     let names = names.join(", ");
-                    bail!("there is no experiment '{name}': give the path of a TOML file or one of {names}{close}");
+                    bail!(
+                        "there is no experiment '{name}': give the path of a TOML file or one of {names}{close}"
+                    );
                 }
                 let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
                 let stem = path.file_stem().map_or("experiment".into(), |s| s.to_string_lossy().into_owned());
@@ -109,7 +113,13 @@ impl Registry {
     }
 
     /// Reads an experiment from its text.
-    pub fn parse(&self, source: Source, default_name: &str, folder: &Path, large: bool) -> Result<Experiment> {
+    pub fn parse(
+        &self,
+        source: Source,
+        default_name: &str,
+        folder: &Path,
+        large: bool,
+    ) -> Result<Experiment> {
         let Parts { head, problem, graph, run, algorithms, figures, cases } = Parts::read(&source)?;
         let Head { name, title, about, seeds, claims } = head.read(&[])?;
         let name = if name.is_empty() { default_name.to_string() } else { name };
@@ -119,7 +129,9 @@ impl Registry {
             let names: Vec<&str> = self.algorithms.iter().map(|a| a.name).collect();
             bail!("{}: no [[algorithm]] is given; known are {}", source.name, names.join(", "));
         }
-        if let Some(id) = claims.iter().find(|c| !self.judges.is_empty() && self.judges.iter().all(|j| j.id != **c)) {
+        if let Some(id) =
+            claims.iter().find(|c| !self.judges.is_empty() && self.judges.iter().all(|j| j.id != **c))
+        {
             let close = did_you_mean(id, self.judges.iter().map(|j| j.id));
             return Err(head.error("claims", format!("claims: nobody judges '{id}'{close}")));
         }
@@ -221,7 +233,8 @@ impl<'a> Parts<'a> {
                 ("run", DeValue::Table(t)) => run = Some(Section::new(source, at, t)?),
                 (kind @ ("algorithm" | "figure" | "case"), DeValue::Array(list)) => {
                     for item in list.iter() {
-                        let table = item.get_ref().as_table().ok_or_else(|| wrong("written as [[…]] tables"))?;
+                        let table =
+                            item.get_ref().as_table().ok_or_else(|| wrong("written as [[…]] tables"))?;
                         let header = item.span().start;
                         match kind {
                             "algorithm" => algorithms.push(Section::new(source, header, table)?),
@@ -235,7 +248,9 @@ impl<'a> Parts<'a> {
                 (other, DeValue::Table(_) | DeValue::Array(_)) if !["seeds", "claims"].contains(&other) => {
                     let close = did_you_mean(other, TABLES);
                     let known = TABLES.join(", ");
-                    return Err(source.error(at, format!("there is no section '{other}'; known are {known}{close}")));
+                    return Err(
+                        source.error(at, format!("there is no section '{other}'; known are {known}{close}"))
+                    );
                 }
                 _ => drop(head.insert(key, value)),
             }
@@ -253,9 +268,13 @@ impl<'a> Parts<'a> {
 
 /// How many seeds, or which.
 fn seed_list(seeds: &toml::Value) -> Result<Vec<u64>, String> {
-    let wrong = || format!("seeds is {seeds}; it must be how many (1 to 100000) or a list of whole numbers, 0 or more");
+    let wrong = || {
+        format!("seeds is {seeds}; it must be how many (1 to 100000) or a list of whole numbers, 0 or more")
+    };
     let list = match seeds {
-        toml::Value::Integer(count) if (1..=100_000).contains(count) => return Ok((0..*count as u64).collect()),
+        toml::Value::Integer(count) if (1..=100_000).contains(count) => {
+            return Ok((0..*count as u64).collect());
+        }
         toml::Value::Array(list) if !list.is_empty() && list.len() <= 100_000 => list,
         _ => return Err(wrong()),
     };
@@ -336,4 +355,3 @@ fn label(settings: &mut [Setting]) {
         settings[i].series.swept.extend(differing);
     }
 }
-

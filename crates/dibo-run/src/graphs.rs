@@ -265,10 +265,8 @@ impl Graph {
         let Some(entry) = kinds.iter().find(|k| k.name == common.kind) else {
             let names: Vec<&str> = kinds.iter().map(|k| k.name).collect();
             let (kind, close) = (&common.kind, did_you_mean(&common.kind, names.iter().copied()));
-            return Err(section.error(
-                "kind",
-                format!("graph kind is '{kind}'; known are {}{close}", names.join(", ")),
-            ));
+            return Err(section
+                .error("kind", format!("graph kind is '{kind}'; known are {}{close}", names.join(", "))));
         };
         let kind = (entry.read)(section, &COMMON)?;
         kind.check().map_err(|e| section.value_error(e))?;

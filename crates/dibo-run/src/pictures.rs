@@ -3,9 +3,9 @@
 use crate::experiment::Experiment;
 use anyhow::Result;
 use dibo::data::Dealt;
+use dibo::rows::{Real, View};
 use dibo_report::report::{base64, plot};
 use dibo_report::results::Manifest;
-use dibo::rows::{Real, View};
 use std::fmt::Write;
 use std::path::Path;
 

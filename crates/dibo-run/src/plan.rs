@@ -40,7 +40,8 @@ impl RunKeys {
     /// Reads `[run]` and checks its values.
     pub fn read(section: &Section<'_>) -> Result<Self> {
         let keys: RunKeys = section.read(&[])?;
-        for (name, value) in [("iterations", keys.iterations), ("every", keys.every), ("points", keys.points)] {
+        for (name, value) in [("iterations", keys.iterations), ("every", keys.every), ("points", keys.points)]
+        {
             if value == 0 {
                 return Err(section.error(name, format!("{name} is 0; it must be 1 or more")));
             }

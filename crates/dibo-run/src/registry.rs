@@ -5,7 +5,7 @@ use crate::problems::{Kind, PolicyEvaluationKeys, QuadraticKeys, RobustKeys};
 use crate::section::{Section, did_you_mean};
 use anyhow::Result;
 use dibo::algorithm::{self, AnyAlgorithm, Needs, Readable, Visitor};
-use dibo_report::report::judge::Judge;
+use dibo_report::judge::Judge;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -115,7 +115,7 @@ impl Registry {
 
     /// Adds judges of claims.
     pub fn judges(mut self, judges: &[Judge]) -> Self {
-        self.judges.extend(judges.iter().cloned());
+        self.judges.extend(judges);
         self
     }
 
@@ -138,7 +138,8 @@ impl Registry {
             let what = format!("problem kind is '{kind}'; known are {}{close}", names.join(", "));
             return Err(problem.error("kind", what));
         };
-        let name = algorithm.get("name").ok_or_else(|| algorithm.error("", "this [[algorithm]] has no name"))?;
+        let name =
+            algorithm.get("name").ok_or_else(|| algorithm.error("", "this [[algorithm]] has no name"))?;
         let Some(entry) = self.algorithms.iter().find(|a| a.name == name) else {
             let names: Vec<&str> = self.algorithms.iter().map(|a| a.name).collect();
             let close = did_you_mean(&name, names.iter().copied());

@@ -10,11 +10,11 @@ use anyhow::{Context, Result};
 use dibo::algorithm::Algorithm;
 use dibo::engine::{Checkpoint, Outcome, Record, Sample, Watch};
 use dibo::metrics::Values;
-use dibo::problem::{Bilevel, Metric, estimate};
+use dibo::problem::{Better, Bilevel, Metric, estimate};
 use dibo::rows::{Real, Threads, View};
 use dibo::theory;
 use dibo::theory::watch::{Observer, Seen};
-use dibo_report::results::{CurveRow, Curves, Kept, Machine, Manifest, Memory, RunRecord};
+use dibo_report::results::{CurveRow, Curves, Kept, Machine, Manifest, Memory, MetricInfo, RunRecord};
 use dibo_report::results::{seal, seal_with, unseal, write_file};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -61,15 +61,20 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
                 let threads = Threads::new(inside);
                 loop {
                     let at = next.fetch_add(1, Relaxed);
-                    let Some((s, seed)) = jobs.get(at).copied().filter(|_| !stop::asked() && !failed()) else { return };
-                    let job = Job { experiment, s, seed, kept: &kept, progress: &progress, alone: workers == 1 };
+                    let Some((s, seed)) = jobs.get(at).copied().filter(|_| !stop::asked() && !failed())
+                    else {
+                        return;
+                    };
+                    let job =
+                        Job { experiment, s, seed, kept: &kept, progress: &progress, alone: workers == 1 };
                     let result = job.go(&threads, device, &reused);
                     let mut error = error.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     match result {
                         Ok(record) => {
                             let count = done.fetch_add(1, Relaxed) + 1;
                             progress.set_message(format!("{count}/{} runs", jobs.len()));
-                            *records[at].lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(record);
+                            *records[at].lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
+                                Some(record);
                         }
                         Err(e) => *error = error.take().or(Some(e)),
                     }
@@ -86,7 +91,8 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
     if let Some(e) = error.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
         return Err(e);
     }
-    let records = records.into_iter().map(|r| r.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner));
+    let records =
+        records.into_iter().map(|r| r.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner));
     results(experiment, options, &jobs, records.collect(), began, started)
 }
 
@@ -98,9 +104,7 @@ pub fn workers(experiment: &Experiment, threads: usize, device: bool) -> usize {
 
 /// Every setting with every seed, in order.
 pub fn jobs(experiment: &Experiment) -> Vec<(usize, u64)> {
-    (0..experiment.settings.len())
-        .flat_map(|s| experiment.seeds.iter().map(move |seed| (s, *seed)))
-        .collect()
+    (0..experiment.settings.len()).flat_map(|s| experiment.seeds.iter().map(move |seed| (s, *seed))).collect()
 }
 
 /// What a run leaves behind.
@@ -134,6 +138,17 @@ pub fn results(
         claims: experiment.claims.clone(),
     };
     Ok((manifest, curves))
+}
+
+/// A metric's words for the results.
+fn metric_info(name: &str, known: Option<&Metric>) -> MetricInfo {
+    let Some(m) = known else { return MetricInfo::plain(name) };
+    let better = match m.better {
+        Better::Lower => "lower",
+        Better::Higher => "higher",
+        Better::Neither => "",
+    };
+    MetricInfo { name: name.into(), label: m.label.into(), unit: m.unit.into(), better: better.into() }
 }
 
 /// The metrics of all settings' problems.

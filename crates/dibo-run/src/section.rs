@@ -275,18 +275,20 @@ impl<'a> Section<'a> {
     /// understood.
     fn all_known(&self, except: &[&str], written: Result<toml::Table, toml::ser::Error>) -> Result<()> {
         let known = written.map_err(|e| self.source.error(self.header, e))?;
-        let unknown =
-            |e: &&Entry| !except.contains(&e.key.as_str()) && !known.contains_key(&e.key);
+        let unknown = |e: &&Entry| !except.contains(&e.key.as_str()) && !known.contains_key(&e.key);
         match self.entries.iter().find(unknown) {
             None => Ok(()),
-            Some(e) => Err(self.unknown_key(&e.key, known.keys().map(String::as_str))),
+            Some(e) => {
+                let known: Vec<&str> = known.keys().map(String::as_str).collect();
+                Err(self.unknown_key(&e.key, &known))
+            }
         }
     }
 
     /// The error for a key that nobody takes.
-    pub fn unknown_key<'k>(&self, key: &str, known: impl Iterator<Item = &'k str> + Clone) -> anyhow::Error {
-        let allowed = known.clone().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ");
-        let close = did_you_mean(key, known);
+    fn unknown_key(&self, key: &str, known: &[&str]) -> anyhow::Error {
+        let allowed = known.iter().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ");
+        let close = did_you_mean(key, known.iter().copied());
         self.error(key, format!("unknown field `{key}`, expected one of {allowed}{close}"))
     }
 }

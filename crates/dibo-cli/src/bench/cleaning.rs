@@ -1,20 +1,15 @@
 //! Hyper-cleaning: the cost of an iteration is matrix products. Ten agents, an MLP 784-256-10, batches of 64,
 //! random images of Fashion-MNIST's number and size.
-use super::{Options, ask, burst};
-use crate::runner::peak_memory;
+use super::{Options, Stepper, ask, burst};
 use anyhow::{Context, Result, bail};
-use dibo::algorithm::{Algorithm, State, fab::Fab};
-use dibo::data::{Dataset, Noise, Partition, Recipe, Scaling, Split};
-use dibo::engine::{self, Plan};
-use dibo::graph;
-use dibo::mixing::Sequence;
-use dibo::network::Simulator;
-use dibo::problem::learning::{Learning, Model, Net, Task, product};
-use dibo::problem::{At, Bilevel, Penalty, Start};
-use dibo::rng::{Purpose, stream};
-use dibo::rows::{Stack, Threads};
-use rand::{Rng, RngExt};
-use std::sync::{Arc, Mutex};
+use dibo::problem::learning::{Model, Net, product};
+use dibo::problem::{At, Penalty, Start};
+use dibo::rows::{Real, Stack, Threads};
+use dibo_run::door::{Place, Ready, Visit, open};
+use dibo_run::runner::peak_memory;
+use dibo_run::{Registry, Setting, say};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 const AGENTS: usize = 10;
 const HIDDEN: usize = 256;
@@ -26,101 +21,60 @@ const ITERATIONS: usize = 20;
 /// Seconds of a burst where no peer sets the length.
 const SECONDS: f64 = 1.0;
 
-type Problem = Learning<f32>;
+/// The classifier.
+const NET: Net = Net { pixels: 784, classes: 10, model: Model::Mlp(HIDDEN) };
 
-fn random(samples: usize, which: u64) -> Result<Arc<Dataset>> {
-    let mut r = stream(0, Purpose::Instance, which, 0);
-    let mut images = vec![0; samples * 784];
-    r.fill_bytes(&mut images);
-    let labels = (0..samples).map(|_| r.random_range(0..10)).collect();
-    Dataset::new(images, labels, 784, 10).map(Arc::new).map_err(anyhow::Error::msg)
+fn setting(registry: &Registry) -> Result<Setting> {
+    let text = format!(
+        "[problem]\nkind = \"cleaning\"\ndata = \"random\"\nagents = {AGENTS}\nnoise = \"asymmetric\"\ncr = 0.4\n\
+        model = \"mlp\"\nhidden = {HIDDEN}\nbatch = {BATCH}\ntau = 0.002\nscaling = \"unit\"\n\
+        [graph]\nkind = \"cycle\"\nnu = 0.5\n[run]\niterations = 20\nevery = 20\ndiverged_above = 1e300\n\
+        [[algorithm]]\nname = \"fab\"\nlambda = 1\neta_x = 1e-3\neta_y = 0.03\n"
+    );
+    super::setting(registry, &text)
 }
 
-fn problem(threads: &Threads) -> Result<Problem> {
-    let recipe = Recipe {
-        agents: AGENTS,
-        partition: Partition::Uniform,
-        split: Split::Share(0.9),
-        noise: Noise::Asymmetric,
-        cr: 0.4,
-        seed: 0,
-    };
-    let dealt = recipe.deal(random(60_000, 0)?, random(10_000, 1)?).map_err(anyhow::Error::msg)?;
-    let task = Task::Cleaning { tau: 0.002, psi: 0.0 };
-    let problem = Learning::new(Arc::new(dealt), Model::Mlp(HIDDEN), task, Scaling::Unit, 0)
-        .map_err(anyhow::Error::msg)?;
-    Ok(problem.batch(BATCH).threads(threads.clone()))
+/// The best seconds of an iteration of FAB, of its gradients and of their matrix products alone.
+struct Best {
+    threads: usize,
+    seconds: f64,
 }
 
-fn fab() -> Fab {
-    Fab {
-        lambda: 1.0.into(),
-        eta_x: 1e-3.into(),
-        eta_y: 0.03.into(),
-        eta_z: None,
-        penalty_form: Default::default(),
-    }
-}
+impl Visit for Best {
+    type Out = [f64; 3];
 
-fn network(threads: &Threads) -> Simulator<f32> {
-    Simulator::new(Sequence::uniform(graph::Cycle::new(AGENTS, 0.5, 0)), threads.clone())
-}
-
-/// FAB at work on so many threads, and the best seconds of an iteration, of its gradients and of their matrix
-/// products alone.
-struct Runner<'a> {
-    problem: &'a Problem,
-    threads: Threads,
-    network: Simulator<f32>,
-    state: Box<dyn State<f32>>,
-    v: Stack<f32, 3>,
-    d: Stack<f32, 3>,
-    k: usize,
-    best: [f64; 3],
-}
-
-impl<'a> Runner<'a> {
-    fn new(problem: &'a Problem, threads: usize) -> Self {
-        let threads = Threads::new(threads);
-        let (start, mut network) = (problem.start(), network(&threads));
-        let state = fab().start(problem, &mut network, &start);
-        let mut v = Stack::zeros(AGENTS, &problem.upper(), &[problem.lower(); 2]);
+    fn visit<T: Real>(self, ready: Ready<'_, T>) -> Result<[f64; 3]> {
+        let (threads, problem) = (Threads::new(self.threads), ready.problem);
+        let (mut stepper, mut failed) = (Stepper::new(&ready)?, Ok(()));
+        (0..10).try_for_each(|_| stepper.step())?;
+        let whole = burst(self.seconds, || {
+            if let Err(e) = stepper.step() {
+                failed = Err(e);
+            }
+        });
+        let (mut v, start) =
+            (Stack::<T, 3>::zeros(AGENTS, &problem.upper(), &[problem.lower(); 2]), problem.start());
         for i in 0..AGENTS {
             let [_, y, z] = v.row_mut(i);
             let from = Start::row(&start.y, i).unwrap_or_default();
-            y.iter_mut().zip(z).zip(from).for_each(|((y, z), s)| (*y, *z) = (*s as f32, *s as f32));
+            y.iter_mut().zip(z).zip(from).for_each(|((y, z), s)| (*y, *z) = (T::of(*s), T::of(*s)));
         }
-        let d = v.clone();
-        let mut runner = Runner { problem, threads, network, state, v, d, k: 0, best: [f64::INFINITY; 3] };
-        (0..10).for_each(|_| runner.step());
-        runner
-    }
-
-    fn step(&mut self) {
-        self.state.step(self.k, self.problem, &mut self.network);
-        self.k += 1;
-    }
-
-    fn round(&mut self, seconds: f64) {
-        let whole = burst(seconds, || self.step());
-        let owned: Vec<usize> = (0..AGENTS).collect();
-        let mut k = 0;
-        let gradients = burst(seconds, || {
+        let (mut d, owned, mut k) = (v.clone(), (0..AGENTS).collect::<Vec<usize>>(), 0);
+        let gradients = burst(self.seconds, || {
             k += 1;
-            let at = At { k, owned: &owned, threads: &self.threads };
-            self.problem.penalty_directions(at, Penalty { f: 1.0, g: 1.0 }, &self.v, &mut self.d);
+            let at = At { k, owned: &owned, threads: &threads };
+            if let Err(e) = problem.penalty_directions(at, Penalty { f: 1.0, g: 1.0 }, &v, &mut d) {
+                failed = Err(e.into());
+            }
         });
-        let places: Vec<Mutex<Places>> =
-            (0..self.threads.count()).map(|_| Mutex::new(Places::new(self.problem.net()))).collect();
-        let products = burst(seconds, || {
-            self.threads.ranges(AGENTS, 1, |t, some| {
-                let mut places = places[t].lock().expect("no thread panics with the lock");
+        let places: Vec<Mutex<Places>> = (0..self.threads).map(|_| Mutex::new(Places::new(&NET))).collect();
+        let products = burst(self.seconds, || {
+            threads.ranges(AGENTS, 1, |t, some| {
+                let mut places = places[t].lock().unwrap_or_else(PoisonError::into_inner);
                 some.for_each(|_| [2 * BATCH, BATCH].into_iter().for_each(|rows| places.products(rows)));
             });
         });
-        for (best, new) in self.best.iter_mut().zip([whole, gradients, products]) {
-            *best = best.min(new);
-        }
+        failed.map(|()| [whole, gradients, products])
     }
 }
 
@@ -162,47 +116,69 @@ impl Places {
 }
 
 /// Measures and prints.
-pub fn run(options: &Options, cores: usize) -> Result<()> {
-    println!(
+pub fn run(registry: &Registry, options: &Options, cores: usize) -> Result<()> {
+    say!(
         "\nFAB on hyper-cleaning ({AGENTS} agents, MLP 784-{HIDDEN}-10, batches of {BATCH}, 32-bit), \
         milliseconds an iteration; each the best of {} bursts.\n",
         options.rounds
     );
-    let problem = problem(&Threads::one())?;
+    let setting = setting(registry)?;
     let counts = if cores > 1 { vec![1, cores] } else { vec![1] };
-    let mut runners: Vec<Runner<'_>> = counts.iter().map(|threads| Runner::new(&problem, *threads)).collect();
+    let mut best = vec![[f64::INFINITY; 3]; counts.len()];
     let mut peer = vec![f64::INFINITY; counts.len()];
     for _ in 0..options.rounds {
         if let Some(path) = &options.cleaning_peer {
             for (best, threads) in peer.iter_mut().zip(&counts) {
-                let given = [
-                    ("--n", AGENTS),
-                    ("--hidden", HIDDEN),
-                    ("--batch", BATCH),
-                    ("--iters", ITERATIONS),
-                    ("--threads", *threads),
-                ];
-                let arguments: Vec<String> =
-                    given.iter().flat_map(|(key, value)| [key.to_string(), value.to_string()]).collect();
-                let text = ask(path, &options.python, &arguments, *threads)?;
-                let Some(new) = parse(&text) else {
-                    bail!("{} printed no line with \"12.3 ms/iter\"", path.display())
-                };
-                *best = best.min(new);
+                *best = best.min(ask_peer(path, &options.python, *threads)?);
             }
         }
         let fastest = peer.iter().copied().fold(f64::INFINITY, f64::min);
         let seconds = if fastest.is_finite() { fastest * ITERATIONS as f64 } else { SECONDS };
-        runners.iter_mut().for_each(|runner| runner.round(seconds));
+        for (best, count) in best.iter_mut().zip(&counts) {
+            let threads = Threads::new(*count);
+            let place = Place { folder: Path::new("."), threads: &threads, device: None };
+            let new = open(&setting, 0, place)?.visit(Best { threads: *count, seconds })?;
+            best.iter_mut().zip(new).for_each(|(best, new)| *best = best.min(new));
+        }
     }
-    let flops = 1e-9 * (3 * AGENTS * BATCH * problem.net().flops()) as f64;
-    println!(
+    table(&counts, &best, &peer);
+    let me = std::env::current_exe().context("cannot find this program to start it again")?;
+    let arguments = ["bench", "--memory", "--threads", &cores.to_string()];
+    let output = std::process::Command::new(me).args(arguments).output();
+    let text = output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
+    let text = text.context("cannot start the run that measures memory")?;
+    say!("\nMemory of that run in a process of its own, {cores} threads: {}", text.trim_end());
+    Ok(())
+}
+
+fn ask_peer(path: &Path, python: &str, threads: usize) -> Result<f64> {
+    let given = [
+        ("--n", AGENTS),
+        ("--hidden", HIDDEN),
+        ("--batch", BATCH),
+        ("--iters", ITERATIONS),
+        ("--threads", threads),
+    ];
+    let arguments: Vec<String> =
+        given.iter().flat_map(|(key, value)| [key.to_string(), value.to_string()]).collect();
+    let text = ask(path, python, &arguments, threads)?;
+    let Some(new) = parse(&text) else { bail!("{} printed no line with \"12.3 ms/iter\"", path.display()) };
+    Ok(new)
+}
+
+fn table(counts: &[usize], best: &[[f64; 3]], peer: &[f64]) {
+    let flops = 1e-9 * (3 * AGENTS * BATCH * NET.flops()) as f64;
+    say!(
         "{:>8} {:>14} {:>14} {:>22} {:>24} {:>10}",
-        "threads", "iteration, ms", "gradients, ms", "gradients, GFLOP/s", "products alone, GFLOP/s", "share"
+        "threads",
+        "iteration, ms",
+        "gradients, ms",
+        "gradients, GFLOP/s",
+        "products alone, GFLOP/s",
+        "share"
     );
-    for (threads, runner) in counts.iter().zip(&runners) {
-        let [whole, gradients, products] = runner.best;
-        println!(
+    for (threads, [whole, gradients, products]) in counts.iter().zip(best) {
+        say!(
             "{threads:>8} {:>14.2} {:>14.2} {:>22.0} {:>24.0} {:>8.0} %",
             1e3 * whole,
             1e3 * gradients,
@@ -211,42 +187,37 @@ pub fn run(options: &Options, cores: usize) -> Result<()> {
             100.0 * products / gradients
         );
     }
-    println!(
+    say!(
         "\n\"products alone\": the same matrix products by the same crate on places that stay in cache; \
         \"share\": their time in that of the gradients."
     );
     if let Some(fastest) = peer.iter().copied().min_by(f64::total_cmp).filter(|p| p.is_finite()) {
-        let all = counts
-            .iter()
-            .zip(&peer)
-            .map(|(threads, p)| format!("{:.1} ms on {threads}", 1e3 * p))
-            .collect::<Vec<_>>()
-            .join(", ");
-        println!("\nThe peer takes {all} thread(s). Ratio of its better one to dibo:");
-        for (threads, runner) in counts.iter().zip(&runners) {
-            println!("{threads:>8} threads {:>8.2} ×", fastest / runner.best[0]);
+        let all = counts.iter().zip(peer).map(|(threads, p)| format!("{:.1} ms on {threads}", 1e3 * p));
+        let all = all.collect::<Vec<_>>().join(", ");
+        say!("\nThe peer takes {all} thread(s). Ratio of its better one to dibo:");
+        for (threads, best) in counts.iter().zip(best) {
+            say!("{threads:>8} threads {:>8.2} ×", fastest / best[0]);
         }
     }
-    drop(runners);
-    let me = std::env::current_exe().context("cannot find this program to start it again")?;
-    let output =
-        std::process::Command::new(me).args(["bench", "--memory", "--threads", &cores.to_string()]).output();
-    let text = output
-        .map(|o| String::from_utf8_lossy(&o.stdout).into_owned())
-        .context("cannot start the run that measures memory")?;
-    print!("\nMemory of that run in a process of its own, {cores} threads: {text}");
-    Ok(())
+}
+
+/// Runs to the end and gives the bytes of the state.
+struct Whole;
+
+impl Visit for Whole {
+    type Out = u64;
+
+    fn visit<T: Real>(self, ready: Ready<'_, T>) -> Result<u64> {
+        Ok(ready.run(&mut *ready.network()?, None, &mut ())?.state_bytes)
+    }
 }
 
 /// Does the run alone and prints its peak memory beside what it must hold.
-pub fn memory(cores: usize) -> Result<()> {
-    let threads = Threads::new(cores);
-    let problem = problem(&threads)?;
-    let plan = Plan { iterations: 20, every: 20, target: None, diverged_above: f64::INFINITY };
-    let record =
-        engine::run(&fab(), &problem, &mut network(&threads), &problem.start(), &plan, None, &mut ());
-    let state = record.map_err(anyhow::Error::msg)?.state_bytes as f64;
-    let data = (problem.dealt().data.bytes() + problem.dealt().test.bytes()) as f64;
+pub fn memory(registry: &Registry, cores: usize) -> Result<()> {
+    let (setting, threads) = (setting(registry)?, Threads::new(cores));
+    let place = Place { folder: Path::new("."), threads: &threads, device: None };
+    let opened = open(&setting, 0, place)?;
+    let (state, data) = (opened.visit(Whole)? as f64, opened.built.data_bytes as f64);
     let vectors = format!(
         "state {:.1} MB (decisions, trackers and directions of y and z, ψ and its direction) + data {:.1} MB",
         state / 1e6,
@@ -254,9 +225,9 @@ pub fn memory(cores: usize) -> Result<()> {
     );
     match peak_memory() {
         Some(peak) => {
-            println!("peak {:.1} MB = {:.2} × ({vectors})", peak as f64 / 1e6, peak as f64 / (state + data))
+            say!("peak {:.1} MB = {:.2} × ({vectors})", peak as f64 / 1e6, peak as f64 / (state + data))
         }
-        None => println!("{vectors}; this system does not tell the peak"),
+        None => say!("{vectors}; this system does not tell the peak"),
     }
     Ok(())
 }

@@ -4,8 +4,15 @@
 //! each the best burst counts. The bursts of dibo last as long as those of the fastest peer.
 mod cleaning;
 mod policy;
+mod than;
 
 use anyhow::{Context, Result, bail, ensure};
+use dibo::algorithm::State;
+use dibo::network::Network;
+use dibo::problem::Bilevel;
+use dibo::rows::Real;
+use dibo_run::door::Ready;
+use dibo_run::{Registry, Setting};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -31,6 +38,9 @@ pub struct Options {
     /// Measure one part alone
     #[arg(long, value_enum)]
     only: Option<Part>,
+    /// Another dibo, to be measured in turn with this one: ratios of this one to it
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["peer", "cleaning_peer"])]
+    than: Option<PathBuf>,
     /// Do the hyper-cleaning run alone and print its peak memory: what the bench starts as a process of its
     /// own
     #[arg(long, hide = true)]
@@ -47,7 +57,7 @@ enum Part {
 }
 
 /// Measures and prints.
-pub fn run(options: &Options) -> Result<()> {
+pub fn run(registry: &Registry, options: &Options) -> Result<()> {
     let cores =
         options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
     ensure!((1..=1024).contains(&cores), "--threads is {cores}; it must be between 1 and 1024");
@@ -57,18 +67,50 @@ pub fn run(options: &Options) -> Result<()> {
         options.rounds
     );
     if options.memory {
-        return cleaning::memory(cores);
+        return cleaning::memory(registry, cores);
+    }
+    if let Some(other) = &options.than {
+        return than::run(options, other, cores);
     }
     for path in options.peer.iter().chain(&options.cleaning_peer) {
         ensure!(path.is_file(), "there is no peer {}", path.display());
     }
     if options.only != Some(Part::Cleaning) {
-        policy::run(options, cores)?;
+        policy::run(registry, options, cores)?;
     }
     if options.only != Some(Part::Policy) {
-        cleaning::run(options, cores)?;
+        cleaning::run(registry, options, cores)?;
     }
     Ok(())
+}
+
+/// A setting of a text that the bench makes.
+fn setting(registry: &Registry, text: &str) -> Result<Setting> {
+    let source = registry.source("bench.toml".into(), text);
+    let mut read = registry.parse(source, "bench", Path::new("."), false)?;
+    Ok(read.settings.swap_remove(0))
+}
+
+/// An algorithm at work.
+struct Stepper<'a, T: Real> {
+    problem: &'a dyn Bilevel<T>,
+    network: Box<dyn Network<T>>,
+    state: Box<dyn State<T>>,
+    k: usize,
+}
+
+impl<'a, T: Real> Stepper<'a, T> {
+    fn new(ready: &Ready<'a, T>) -> Result<Self> {
+        let mut network = ready.network()?;
+        let state = ready.algorithm.start(ready.problem, &mut *network, None)?;
+        Ok(Stepper { problem: ready.problem, network, state, k: 0 })
+    }
+
+    fn step(&mut self) -> Result<()> {
+        self.state.step(self.k, self.problem, &mut *self.network)?;
+        self.k += 1;
+        Ok(())
+    }
 }
 
 /// Does a job again and again for so many seconds (once at least); gives the seconds that each took.

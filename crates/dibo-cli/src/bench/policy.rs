@@ -1,12 +1,12 @@
 //! Policy evaluation: the cost of an iteration is mixing.
 use super::{Options, ask, burst};
 use anyhow::{Result, bail};
-use dibo::algorithm::{Algorithm, State, fab::Fab};
 use dibo::graph::{Cycle, GraphSequence, Redraw};
-use dibo::mixing::Sequence;
-use dibo::network::Simulator;
-use dibo::problem::PolicyEvaluation;
-use dibo::rows::Threads;
+use dibo::mixing::{Mixing, Sequence};
+use dibo::rows::{Real, Threads};
+use dibo_run::door::{Place, Ready, Visit, open};
+use dibo_run::{Registry, Setting, say};
+use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
 
@@ -31,29 +31,39 @@ const SECONDS: f64 = 0.06;
 /// Agents, name, iterations a second.
 type Rate = (usize, String, f64);
 
-/// FAB at work, kept from burst to burst.
-struct Runner {
-    problem: PolicyEvaluation,
-    network: Simulator<f64>,
-    state: Box<dyn State<f64>>,
-    k: usize,
+impl Size {
+    /// FAB on this size, with graphs drawn `redraw` = never or at each iteration.
+    fn setting(&self, registry: &Registry, phases: [usize; 3], redraw: &str) -> Result<Setting> {
+        let Size { n, nu, .. } = self;
+        let text = format!(
+            "[problem]\nkind = \"policy-evaluation\"\nagents = {n}\nf_weight = 1.0\ng_weight = 0.5\n\
+            [graph]\nkind = \"cycle\"\nnu = {nu}\nphases = {phases:?}\nredraw = \"{redraw}\"\n\
+            [[algorithm]]\nname = \"fab\"\npenalty_form = \"normalised\"\nlambda = 60\neta_x = 0.1\neta_y = 0.1\n"
+        );
+        super::setting(registry, &text)
+    }
 }
 
-impl Runner {
-    fn new(size: &Size, threads: usize, redraw: Redraw) -> Self {
-        let problem = PolicyEvaluation::random(size.n, 20, 5, 0).normalised();
-        let graphs = Cycle::new(size.n, size.nu, 0).phases([size.phase; 3]).redraw(redraw);
-        let mut network = Simulator::new(Sequence::uniform(graphs), Threads::new(threads));
-        let state = Fab::normalised(0.1).start(&problem, &mut network, &Default::default());
-        let mut runner = Runner { problem, network, state, k: 0 };
-        // Graphs that repeat are made in the first turns.
-        (0..60).for_each(|_| runner.step());
-        runner
-    }
+/// Iterations a second of one run, once all that begin together are ready.
+struct Rates<'a> {
+    seconds: f64,
+    together: &'a Barrier,
+}
 
-    fn step(&mut self) {
-        self.state.step(self.k, &self.problem, &mut self.network);
-        self.k += 1;
+impl Visit for Rates<'_> {
+    type Out = f64;
+
+    fn visit<T: Real>(self, ready: Ready<'_, T>) -> Result<f64> {
+        let (mut stepper, mut failed) = (super::Stepper::new(&ready)?, Ok(()));
+        // Graphs that repeat are made in the first turns.
+        (0..60).try_for_each(|_| stepper.step())?;
+        self.together.wait();
+        let each = burst(self.seconds, || {
+            if let Err(e) = stepper.step() {
+                failed = Err(e);
+            }
+        });
+        failed.map(|()| 1.0 / each)
     }
 }
 
@@ -61,39 +71,44 @@ impl Runner {
 struct Variant {
     runs: usize,
     threads: usize,
-    redraw: Redraw,
+    redraw: &'static str,
 }
 
 impl Variant {
     /// Iterations a second of all its runs together, which begin at the same time, as the seeds of an
     /// experiment do.
-    fn rate(&self, size: &Size, seconds: f64) -> f64 {
-        let start = Barrier::new(self.runs);
-        let run = || {
-            let mut runner = Runner::new(size, self.threads, self.redraw);
-            start.wait();
-            1.0 / burst(seconds, || runner.step())
+    fn rate(&self, registry: &Registry, size: &Size, seconds: f64) -> Result<f64> {
+        let (setting, together) =
+            (size.setting(registry, [size.phase; 3], self.redraw)?, Barrier::new(self.runs));
+        let run = || -> Result<f64> {
+            let threads = Threads::new(self.threads);
+            let place = Place { folder: Path::new("."), threads: &threads, device: None };
+            open(&setting, 0, place)?.visit(Rates { seconds, together: &together })
         };
         thread::scope(|scope| {
             let others: Vec<_> = (1..self.runs).map(|_| scope.spawn(run)).collect();
-            run() + others.into_iter().map(|r| r.join().expect("a run does not panic")).sum::<f64>()
+            let mut sum = run()?;
+            for other in others {
+                sum += other.join().unwrap_or_else(|_| bail!("a run of the bench failed"))?;
+            }
+            Ok(sum)
         })
     }
 }
 
 /// Measures and prints.
-pub fn run(options: &Options, cores: usize) -> Result<()> {
-    println!(
+pub fn run(registry: &Registry, options: &Options, cores: usize) -> Result<()> {
+    say!(
         "FAB on policy evaluation (20 states, 5 features, 64-bit), iterations a second; each the best of {} \
         bursts.\n",
         options.rounds
     );
     let variant = |runs, threads, redraw| Variant { runs, threads, redraw };
     let variants = [
-        variant(1, 1, Redraw::Never),
-        variant(1, cores, Redraw::Never),
-        variant(cores, 1, Redraw::Never),
-        variant(1, 1, Redraw::Iteration),
+        variant(1, 1, "never"),
+        variant(1, cores, "never"),
+        variant(cores, 1, "never"),
+        variant(1, 1, "iteration"),
     ];
     let mut peers: Vec<Rate> = Vec::new();
     let mut best = [[0.0; 4]; 3];
@@ -119,40 +134,47 @@ pub fn run(options: &Options, cores: usize) -> Result<()> {
         }
         for (s, size) in SIZES.iter().enumerate() {
             for (best, variant) in best[s].iter_mut().zip(&variants) {
-                *best = f64::max(*best, variant.rate(size, lengths[s]));
+                *best = f64::max(*best, variant.rate(registry, size, lengths[s])?);
             }
         }
     }
     let [threads, seeds] = [format!("{cores} threads"), format!("{cores} runs")];
-    println!(
+    say!(
         "{:>6} {:>12} {threads:>12} {seeds:>12} {:>14} {:>9} {:>14}",
-        "agents", "1 thread", "fresh graphs", "GFLOP/s", "graph making"
+        "agents",
+        "1 thread",
+        "fresh graphs",
+        "GFLOP/s",
+        "graph making"
     );
     for (size, best) in SIZES.iter().zip(&best) {
-        let (gflops, share) = (best[0] * flops(size) / 1e9, graph_share(size));
+        let (gflops, share) = (best[0] * flops(size) / 1e9, graph_share(registry, size)?);
         let [one, split, runs, fresh] = best;
-        println!(
+        say!(
             "{:>6} {one:>12.0} {split:>12.0} {runs:>12.0} {fresh:>14.0} {gflops:>9.2} {share:>12.0} %",
             size.n
         );
     }
-    println!(
+    say!(
         "\n\"{threads}\" share one run; \"{seeds}\" go side by side, a thread each, as the seeds of an \
         experiment do (sum)."
     );
-    println!(
+    say!(
         "\"fresh graphs\": new random edges at each iteration, one thread. \"graph making\": its share when \
         every graph is random."
     );
     if !peers.is_empty() {
-        println!(
+        say!(
             "\n{:>6} {:<16} {:>12} {:>12} {threads:>12} {seeds:>12}",
-            "agents", "peer", "it/s", "dibo: 1 thread"
+            "agents",
+            "peer",
+            "it/s",
+            "dibo: 1 thread"
         );
         for (n, name, rate) in &peers {
             if let Some(s) = SIZES.iter().position(|size| size.n == *n) {
                 let [one, split, runs] = [0, 1, 2].map(|v| best[s][v] / rate);
-                println!("{n:>6} {name:<16} {rate:>12.0} {one:>12.2} × {split:>10.2} × {runs:>10.2} ×");
+                say!("{n:>6} {name:<16} {rate:>12.0} {one:>12.2} × {split:>10.2} × {runs:>10.2} ×");
             }
         }
     }
@@ -169,24 +191,22 @@ fn flops(size: &Size) -> f64 {
 }
 
 /// Share of graph making in percent when a random graph is drawn at each iteration.
-fn graph_share(size: &Size) -> f64 {
+fn graph_share(registry: &Registry, size: &Size) -> Result<f64> {
     let sequence = Sequence::uniform(Cycle::new(size.n, size.nu, 0).phases([1, 0, 0]));
-    let mut mixing = dibo::mixing::Mixing::<f64>::default();
-    let problem = PolicyEvaluation::random(size.n, 20, 5, 0).normalised();
-    let mut network = Simulator::new(sequence.clone(), Threads::one());
-    let mut state = Fab::normalised(0.1).start(&problem, &mut network, &Default::default());
-    let (mut making, mut all, mut k) = (f64::INFINITY, f64::INFINITY, 0);
+    let setting = size.setting(registry, [1, 0, 0], "iteration")?;
+    let place = Place { folder: Path::new("."), threads: &Threads::one(), device: None };
+    let opened = open(&setting, 0, place)?;
+    let mut mixing = Mixing::<f64>::default();
+    let (mut making, mut all, mut k) = (f64::INFINITY, 0.0, 0);
     for _ in 0..5 {
         making = making.min(burst(SECONDS, || {
             k += 1;
             sequence.fill(k, &mut mixing);
         }));
-        all = all.min(burst(SECONDS, || {
-            k += 1;
-            state.step(k, &problem, &mut network);
-        }));
+        let rate = opened.visit(Rates { seconds: SECONDS, together: &Barrier::new(1) })?;
+        all = f64::max(all, rate);
     }
-    100.0 * making / all
+    Ok(100.0 * making * all)
 }
 
 /// Reads agents, name and iterations a second from the lines of a peer.

@@ -1,15 +1,7 @@
 //! `dibo agent`: the agents that this process owns, through all settings and seeds of an experiment.
-use super::{
-    AgentOptions, Common, EndRows, Visit, digest, end_rows, folder_of, leash, outlive_others, own, say, tls,
-    visit,
-};
-use crate::experiment::{Experiment, Setting};
-use crate::results::write_file;
-use crate::runner::{self, STOP};
+use super::{AgentOptions, Common, EndRows, digest, end_rows, folder_of, leash, own, tls};
 use anyhow::{Context, Result, ensure};
-use dibo::algorithm::Algorithm;
-use dibo::engine::{self, Checkpoint, Outcome, Sample, Watch};
-use dibo::mixing::Sequence;
+use dibo::engine::{Checkpoint, Outcome, Record, Sample, Watch};
 use dibo::problem::Bilevel;
 use dibo::rows::{Real, Threads, View};
 use dibo_net::agents::{Agents, Links, Shared, lock};
@@ -18,6 +10,9 @@ use dibo_net::node::{Node, Settings};
 use dibo_net::transport::{Faulty, Transport};
 use dibo_net::wire::{Endpoints, Role, Wire};
 use dibo_net::zenoh;
+use dibo_report::results::{Kept, seal, unseal};
+use dibo_run::door::{Place, Ready, Visit, open};
+use dibo_run::{Experiment, Registry, runner, say, stop};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,14 +23,13 @@ use std::time::{Duration, Instant, SystemTime};
 const KEPT: usize = 512 << 20;
 
 /// Runs some agents of an experiment.
-pub fn agent(options: AgentOptions) -> Result<ExitCode> {
-    outlive_others();
+pub fn agent(registry: &Registry, options: AgentOptions) -> Result<ExitCode> {
     leash(options.leash);
     let owned = own(&options.own)?;
-    let experiment = options.common.load()?;
+    let experiment = options.common.load(registry)?;
     let jobs = runner::jobs(&experiment);
-    for (s, seed) in &jobs {
-        let agents = experiment.settings[*s].agents(*seed, &experiment.folder)?;
+    for (s, _) in &jobs {
+        let agents = experiment.settings[*s].agents(&experiment.folder)?;
         ensure!(
             owned[owned.len() - 1] < agents,
             "--own {}: the experiment has agents 0 to {}",
@@ -52,13 +46,11 @@ pub fn agent(options: AgentOptions) -> Result<ExitCode> {
         network: options.network.clone(),
     };
     endpoints.check().map_err(anyhow::Error::msg)?;
-    let folder = folder_of(&options.common.out(&experiment), owned[0]);
+    let folder = folder_of(&options.common.out(&experiment)?, owned[0]);
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let threads = options.threads.unwrap_or(cores);
-    ensure!(threads > 0 && threads <= 1024, "--threads is {threads}; it must be between 1 and 1024");
-    crate::runner::watch_for_stop()?;
+    let threads = crate::threads(options.threads)?;
+    stop::watch()?;
     let process = Process {
         digest: digest(&experiment)?,
         session: endpoints.open().map_err(anyhow::Error::msg)?,
@@ -73,7 +65,7 @@ pub fn agent(options: AgentOptions) -> Result<ExitCode> {
     };
     for (job, (s, seed)) in jobs.iter().enumerate() {
         if !process.job(job as u32, *s, *seed)? {
-            say(format_args!("stopped early; the same command goes on from here"));
+            say!("stopped early; the same command goes on from here");
             return Ok(ExitCode::from(130));
         }
     }
@@ -111,28 +103,40 @@ impl Files {
     }
 }
 
-/// Reads a file that begins with this job's digest.
+/// Reads a file of this job; one that is damaged is as good as none, and is said to be.
 pub fn read_kept<P: serde::de::DeserializeOwned>(file: &Path, digest: &[u8; 32]) -> Option<P> {
-    let bytes = std::fs::read(file).ok()?;
-    postcard::from_bytes(bytes.strip_prefix(digest)?).ok()
+    match unseal(file, digest) {
+        Kept::Found(bytes) => postcard::from_bytes(&bytes).ok(),
+        Kept::Damaged(what) => {
+            eprintln!("{what}");
+            None
+        }
+        Kept::Missing | Kept::Another => None,
+    }
 }
 
 fn write_kept(file: &Path, digest: &[u8; 32], what: &impl serde::Serialize) -> Result<()> {
     let body = postcard::to_stdvec(what).with_context(|| format!("cannot write {}", file.display()))?;
-    write_file(file, &[&digest[..], &body].concat())
+    seal(file, digest, &body)
+}
+
+/// What the files of one job belong to.
+pub fn job_digest(experiment: &Experiment, s: usize, seed: u64) -> Result<[u8; 32]> {
+    runner::digest(experiment, &experiment.settings[s], seed, None)
 }
 
 impl Process<'_> {
     /// One setting with one seed; false if it was stopped.
     fn job(&self, job: u32, s: usize, seed: u64) -> Result<bool> {
-        let (setting, folder) = (&self.experiment.settings[s], &self.experiment.folder);
-        let digest = runner::digest(self.experiment, setting, seed, None);
+        let setting = &self.experiment.settings[s];
+        let digest = job_digest(self.experiment, s, seed)?;
         let files = Files::new(&self.folder, s, seed);
         if read_kept::<dibo_net::node::Counts>(&files.left, &digest).is_some() {
             return Ok(true);
         }
-        let agents = setting.agents(seed, folder)?;
-        let graphs = setting.graphs(agents, seed, folder)?;
+        let place = Place { folder: &self.experiment.folder, threads: &self.threads, device: None };
+        let opened = open(setting, seed, place)?;
+        let agents = opened.graphs.agents();
         let me = self.owned[0] as u32;
         let role = if self.options.client { Role::Client } else { Role::Peer };
         let wire = Wire::new(&self.session, &self.options.network, role, me).map_err(anyhow::Error::msg)?;
@@ -148,13 +152,7 @@ impl Process<'_> {
         let log = move |line: &str| eprintln!("[{:8.2} s] agent {me}: {line}", began.elapsed().as_secs_f64());
         let node: Shared = Arc::new(Mutex::new(Node::new(line, settings, stop.clone(), log)));
         serve(&node, &stop);
-        visit(
-            setting,
-            seed,
-            folder,
-            &self.threads,
-            Run { process: self, setting, seed, node, graphs, digest, files, agents },
-        )
+        opened.visit(Going { process: self, node, digest, files, agents })
     }
 }
 
@@ -163,7 +161,7 @@ fn serve(node: &Shared, stop: &Arc<AtomicBool>) {
     let (node, stop) = (Arc::downgrade(node), stop.clone());
     std::thread::spawn(move || {
         while let Some(node) = node.upgrade() {
-            stop.fetch_or(STOP.load(Relaxed), Relaxed);
+            stop.fetch_or(stop::asked(), Relaxed);
             if let Ok(mut node) = node.try_lock() {
                 node.pump(Duration::ZERO);
             }
@@ -173,36 +171,33 @@ fn serve(node: &Shared, stop: &Arc<AtomicBool>) {
     });
 }
 
-struct Run<'a> {
+struct Going<'a> {
     process: &'a Process<'a>,
-    setting: &'a Setting,
-    seed: u64,
     node: Shared,
-    graphs: Sequence,
     digest: [u8; 32],
     files: Files,
     agents: usize,
 }
 
-impl Visit for Run<'_> {
+impl Visit for Going<'_> {
     type Out = bool;
 
-    fn visit<T: Real>(self, algorithm: &dyn Algorithm<T>, problem: &dyn Bilevel<T>) -> Result<bool> {
-        let Run { process, setting, seed, node, graphs, digest, files, agents } = self;
+    fn visit<T: Real>(self, ready: Ready<'_, T>) -> Result<bool> {
+        let Going { process, node, digest, files, agents } = self;
         let Common { lossy, checkpoint, .. } = process.options.common;
-        let links = Links { loss: setting.loss(seed), wait: lossy.map(Duration::from_millis) };
-        let mut network =
-            Agents::new(node.clone(), graphs, process.owned.clone(), links, process.threads.clone());
-        let resume = std::fs::read(&files.checkpoint)
-            .ok()
-            .and_then(|b| Checkpoint::<T>::from_bytes(&b).ok())
-            .filter(|c| c.digest == digest);
+        let links = Links { loss: ready.loss(), wait: lossy.map(Duration::from_millis) };
+        let (graphs, threads) = (ready.graphs().clone(), process.threads.clone());
+        let mut network = Agents::new(node.clone(), graphs, process.owned.clone(), links, threads);
+        let resume = match unseal(&files.checkpoint, &digest) {
+            Kept::Found(bytes) => Checkpoint::<T>::from_bytes(&bytes).ok().map(Checkpoint::into_owned),
+            _ => None,
+        };
         if let Some(checkpoint) = &resume {
             network
                 .take_up(checkpoint)
                 .map_err(|e| anyhow::anyhow!("{e}; remove {} to start anew", files.checkpoint.display()))?;
         }
-        let finished = read_kept::<engine::Record>(&files.done, &digest).is_some();
+        let finished = read_kept::<Record>(&files.done, &digest).is_some();
         // A process that was killed after it had finished: only if somebody still needs it does it run again.
         if !finished || lock(&node).rejoin() {
             let mut watch = Watcher {
@@ -213,28 +208,15 @@ impl Visit for Run<'_> {
                 file: &files.checkpoint,
                 every: Duration::from_secs_f64(checkpoint),
                 last: None,
-                error: None,
                 rows: EndRows::new(),
             };
-            let met = lock(&node).meet();
-            let record = met.and_then(|()| {
-                engine::run(
-                    algorithm,
-                    problem,
-                    &mut network,
-                    &problem.start(),
-                    &setting.run.plan(),
-                    resume,
-                    &mut watch,
-                )
-            });
-            if let Some(e) = watch.error {
-                return Err(e);
-            }
+            let met = lock(&node).meet().map_err(dibo::Error::Network);
+            let record = met.and_then(|()| ready.run(&mut network, resume, &mut watch));
             let record = match record {
                 Ok(record) if matches!(record.outcome, Outcome::Stopped(_)) => return Ok(false),
                 Ok(record) => record,
-                Err(_) if STOP.load(Relaxed) => return Ok(false),
+                Err(_) if stop::asked() => return Ok(false),
+                Err(e @ dibo::Error::Watcher(_)) => return Err(e.into()),
                 Err(e) => anyhow::bail!(
                     "{e}; a checkpoint is kept in {}: the same command goes on from there",
                     process.folder.display()
@@ -246,7 +228,7 @@ impl Visit for Run<'_> {
         }
         write_kept(&files.left, &digest, lock(&node).counts())?;
         let _ = std::fs::remove_file(&files.checkpoint);
-        Ok(!STOP.load(Relaxed))
+        Ok(!stop::asked())
     }
 }
 
@@ -258,13 +240,12 @@ struct Watcher<'a> {
     file: &'a Path,
     every: Duration,
     last: Option<Instant>,
-    error: Option<anyhow::Error>,
     rows: EndRows,
 }
 
 impl<T: Real> Watch<T> for Watcher<'_> {
     fn go_on(&mut self, _k: usize) -> bool {
-        !STOP.load(Relaxed)
+        !stop::asked()
     }
 
     fn values(
@@ -272,13 +253,13 @@ impl<T: Real> Watch<T> for Watcher<'_> {
         k: usize,
         problem: &dyn Bilevel<T>,
         views: &[View<'_, T>],
-    ) -> Result<gather::Values, String> {
+    ) -> dibo::Result<gather::Values> {
         gather::values(&self.node, k, self.agents, problem, views, self.process.options.show_private)
     }
 
     fn sample(&mut self, sample: &Sample) {
         if self.process.options.progress {
-            say(format_args!("{}", sample.k));
+            say!("{}", sample.k);
         }
     }
 
@@ -287,13 +268,13 @@ impl<T: Real> Watch<T> for Watcher<'_> {
         self.last.is_none_or(|l| l.elapsed() > self.every) || lock(&self.node).kept_bytes() > KEPT
     }
 
-    fn checkpoint(&mut self, mut checkpoint: Checkpoint<'_, T>) {
-        checkpoint.digest = self.digest;
+    fn checkpoint(&mut self, checkpoint: Checkpoint<'_, T>) -> dibo::Result<()> {
         self.last = Some(Instant::now());
-        match write_file(self.file, &checkpoint.to_bytes()) {
-            Ok(()) => lock(&self.node).checkpointed(checkpoint.traffic.rounds),
-            Err(e) => self.error = Some(e),
-        }
+        // One that cannot be written ends the run: the others would forget what this process may need again.
+        let sealed = seal(self.file, &self.digest, &checkpoint.to_bytes());
+        sealed.map_err(|e| dibo::Error::Watcher(format!("{e:#}").into()))?;
+        lock(&self.node).checkpointed(checkpoint.traffic.rounds);
+        Ok(())
     }
 
     fn finished(&mut self, views: &[View<'_, T>]) {

@@ -1,16 +1,13 @@
 //! What the processes of a run left behind, as one report; and the comparison with the simulator.
-use super::agent::{Files, read_kept};
-use super::{Common, EndRows, Visit, end_rows, folder_of, visit};
-use crate::experiment::{Experiment, Setting};
-use crate::results::Memory;
-use crate::runner;
+use super::agent::{Files, job_digest, read_kept};
+use super::{Common, EndRows, end_rows, folder_of};
 use anyhow::{Context, Result, bail, ensure};
-use dibo::algorithm::Algorithm;
-use dibo::engine::{self, Record, Watch};
-use dibo::mixing::Sequence;
-use dibo::problem::Bilevel;
+use dibo::engine::{Record, Sample, Watch};
 use dibo::rows::{Real, Threads, View};
 use dibo_net::node::Counts;
+use dibo_report::results::{Folder, Memory};
+use dibo_run::door::{Place, Ready, Visit, open};
+use dibo_run::{Experiment, Registry, runner, say};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
@@ -26,10 +23,10 @@ pub struct GatherOptions {
 }
 
 /// Makes the report of a run whose processes' folders lie under OUT/agents.
-pub fn gather(options: GatherOptions) -> Result<ExitCode> {
+pub fn gather(registry: &Registry, options: GatherOptions) -> Result<ExitCode> {
     let (began, started) = (Instant::now(), SystemTime::now());
-    let experiment = options.common.load()?;
-    let out = options.common.out(&experiment);
+    let experiment = options.common.load(registry)?;
+    let out = options.common.out(&experiment)?;
     let root = out.join("agents");
     let entries = std::fs::read_dir(&root).with_context(|| {
         format!("cannot read {}; copy the folders of all processes there", root.display())
@@ -42,10 +39,9 @@ pub fn gather(options: GatherOptions) -> Result<ExitCode> {
         "{} holds no folder 0, of the process that computes the metrics",
         root.display()
     );
-    let (s, seed) = runner::jobs(&experiment)[0];
-    let agents = experiment.settings[s].agents(seed, &experiment.folder)?;
-    let all = Gathered { experiment: &experiment, out: &out, processes, agents };
-    all.report(&options.common, began, started)?;
+    let agents = experiment.settings[0].agents(&experiment.folder)?;
+    let all = Gathered { registry, experiment: &experiment, out: &out, processes, agents };
+    all.report(began, started)?;
     if options.verify {
         all.verify()?;
     }
@@ -54,6 +50,7 @@ pub fn gather(options: GatherOptions) -> Result<ExitCode> {
 
 /// The folders of all processes of a run.
 pub struct Gathered<'a> {
+    pub registry: &'a Registry,
     pub experiment: &'a Experiment,
     pub out: &'a Path,
     /// Lowest agents.
@@ -70,7 +67,7 @@ impl Gathered<'_> {
         file: impl Fn(Files) -> PathBuf,
     ) -> Option<P> {
         let files = Files::new(&folder_of(self.out, process), s, seed);
-        read_kept(&file(files), &runner::digest(self.experiment, &self.experiment.settings[s], seed, None))
+        read_kept(&file(files), &job_digest(self.experiment, s, seed).ok()?)
     }
 
     /// The record of the process with agent 0, which has everybody's metrics; gradients and memory are summed
@@ -93,7 +90,7 @@ impl Gathered<'_> {
     }
 
     /// The report of `dibo run`, with real seconds, and what went over the wire.
-    pub fn report(&self, common: &Common, began: Instant, started: SystemTime) -> Result<()> {
+    pub fn report(&self, began: Instant, started: SystemTime) -> Result<()> {
         let jobs = runner::jobs(self.experiment);
         let records: Vec<Option<Record>> = jobs.iter().map(|(s, seed)| self.record(*s, *seed)).collect();
         ensure!(
@@ -102,21 +99,18 @@ impl Gathered<'_> {
             self.experiment.name,
             self.out.display()
         );
-        let sum = |of: &dyn Fn(&engine::Sample) -> f64| {
+        let sum = |of: &dyn Fn(&Sample) -> f64| {
             records.iter().flatten().filter_map(|r| r.samples.last()).map(of).sum::<f64>()
         };
         let (bytes, messages) = (sum(&|s| s.traffic.bytes as f64), sum(&|s| s.traffic.messages as f64));
         let (rounds, seconds) = (sum(&|s| s.traffic.rounds as f64), sum(&|s| s.seconds));
-        let settings = runner::Options {
-            out: self.out.to_path_buf(),
-            overrides: common.set.clone(),
-            threads: 1,
-            engine: None,
-            quiet: true,
-        };
+        let options = runner::Options { out: self.out.to_path_buf(), threads: 1, device: None, quiet: true };
         let records = records.into_iter().map(|r| r.map(|record| (record, Memory::default()))).collect();
-        let (manifest, curves) = runner::results(self.experiment, &settings, &jobs, records, began, started);
-        crate::keep(self.experiment, self.out, &manifest, &curves)?;
+        let (manifest, curves) = runner::results(self.experiment, &options, &jobs, records, began, started)?;
+        let identity = runner::identity(self.experiment)?;
+        let folder = Folder::open(self.out, &self.experiment.name, &identity, false)?;
+        crate::run::keep(self.registry, self.experiment, self.out, &manifest, &curves)?;
+        folder.finish()?;
         let mut counts = Counts::default();
         for (s, seed) in &jobs {
             self.processes
@@ -125,23 +119,19 @@ impl Gathered<'_> {
                 .for_each(|c| counts.add(&c));
         }
         let Counts { payload, messages: sent, overhead, again, asked, duplicates, refused } = &counts;
-        println!(
+        say!(
             "\naccount: {bytes} bytes in {messages} messages over {rounds} rounds; {:.0} rounds a second",
             rounds / seconds.max(1e-9)
         );
-        println!(
+        say!(
             "wire:    {payload} bytes in {sent} messages, {overhead} bytes of overhead ({:.1} %)",
             100.0 * *overhead as f64 / (*payload).max(1) as f64
         );
-        println!(
-            "         {asked} messages asked for again, {again} bytes sent again, {duplicates} duplicates"
-        );
+        say!("         {asked} messages asked for again, {again} bytes sent again, {duplicates} duplicates");
         if self.processes.len() < self.agents {
-            println!(
-                "         (one message serves all agents of a process, and those of one process need none)"
-            );
+            say!("         (one message serves all agents of a process, and those of one process need none)");
         }
-        refused.iter().for_each(|(why, count)| println!("         {count} packets refused: {why}"));
+        refused.iter().for_each(|(why, count)| say!("         {count} packets refused: {why}"));
         Ok(())
     }
 
@@ -150,16 +140,14 @@ impl Gathered<'_> {
         for (s, seed) in runner::jobs(self.experiment) {
             self.verify_job(s, seed)?;
         }
-        println!("every bit of every row and metric is the simulator's");
+        say!("every bit of every row and metric is the simulator's");
         Ok(())
     }
 
     fn verify_job(&self, s: usize, seed: u64) -> Result<()> {
-        let (setting, threads) = (&self.experiment.settings[s], Threads::new(1));
-        let graphs =
-            setting.graphs(setting.agents(seed, &self.experiment.folder)?, seed, &self.experiment.folder)?;
-        let simulate = Simulate { setting, graphs, seed, threads: &threads };
-        let (record, mut expected) = visit(setting, seed, &self.experiment.folder, &threads, simulate)?;
+        let (setting, threads) = (&self.experiment.settings[s], Threads::one());
+        let place = Place { folder: &self.experiment.folder, threads: &threads, device: None };
+        let (record, mut expected) = open(setting, seed, place)?.visit(Simulate)?;
         let place = format!("{}, seed {seed}", setting.series.label);
         let mut rows = EndRows::new();
         for &p in &self.processes {
@@ -190,12 +178,8 @@ impl Gathered<'_> {
     }
 }
 
-struct Simulate<'a> {
-    setting: &'a Setting,
-    graphs: Sequence,
-    seed: u64,
-    threads: &'a Threads,
-}
+/// The same run with all agents in this process.
+struct Simulate;
 
 struct Last(EndRows);
 
@@ -205,15 +189,12 @@ impl<T: Real> Watch<T> for Last {
     }
 }
 
-impl Visit for Simulate<'_> {
+impl Visit for Simulate {
     type Out = (Record, EndRows);
 
-    fn visit<T: Real>(self, algorithm: &dyn Algorithm<T>, problem: &dyn Bilevel<T>) -> Result<Self::Out> {
-        let mut network = runner::network(self.graphs, self.setting.loss(self.seed), self.threads);
-        let mut last = Last(EndRows::new());
-        let plan = self.setting.run.plan();
-        let record = engine::run(algorithm, problem, &mut *network, &problem.start(), &plan, None, &mut last)
-            .map_err(anyhow::Error::msg)?;
+    fn visit<T: Real>(self, ready: Ready<'_, T>) -> Result<Self::Out> {
+        let (mut network, mut last) = (ready.network()?, Last(EndRows::new()));
+        let record = ready.run(&mut *network, None, &mut last)?;
         Ok((record, last.0))
     }
 }

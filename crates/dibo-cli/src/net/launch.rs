@@ -1,9 +1,10 @@
 //! `dibo launch`: all agents of an experiment as processes on this machine, one progress bar, one report.
 use super::Common;
 use super::gather::Gathered;
-use crate::runner::{self, STOP};
 use anyhow::{Context, Result, ensure};
 use dibo::rng::{Purpose, stream};
+use dibo_run::progress::Progress;
+use dibo_run::{Registry, runner, say, stop};
 use rand::{Rng, RngExt};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -91,21 +92,25 @@ impl Running {
     }
 }
 
+/// The one signal that cannot be caught.
+#[cfg(unix)]
+const SIGKILL: i32 = 9;
+
 /// Whether a process ended by SIGKILL, the one death that is not its own doing.
 fn killed_off(status: ExitStatus) -> bool {
     #[cfg(unix)]
-    return std::os::unix::process::ExitStatusExt::signal(&status) == Some(libc::SIGKILL);
+    return std::os::unix::process::ExitStatusExt::signal(&status) == Some(SIGKILL);
     // Elsewhere a killed process has exit code 1; those of ours that fail have 2.
     #[cfg(not(unix))]
     return status.code() == Some(1);
 }
 
 /// Runs all agents of an experiment on this machine.
-pub fn launch(options: LaunchOptions) -> Result<ExitCode> {
+pub fn launch(registry: &Registry, options: LaunchOptions) -> Result<ExitCode> {
     let (began, started) = (Instant::now(), SystemTime::now());
-    let experiment = options.common.load()?;
+    let experiment = options.common.load(registry)?;
     let jobs = runner::jobs(&experiment);
-    let mut agents = jobs.iter().map(|(s, seed)| experiment.settings[*s].agents(*seed, &experiment.folder));
+    let mut agents = jobs.iter().map(|(s, _)| experiment.settings[*s].agents(&experiment.folder));
     let n = agents.next().context("the experiment has no runs")??;
     ensure!(
         agents.all(|a| a.is_ok_and(|a| a == n)),
@@ -118,38 +123,37 @@ pub fn launch(options: LaunchOptions) -> Result<ExitCode> {
     );
     let every = options.kill_every;
     ensure!(every > 0.0 && every < 1e6, "--kill-every is {every}; it must be a number of seconds above 0");
-    let out = options.common.out(&experiment);
+    let out = options.common.out(&experiment)?;
     let root = out.join("agents");
     if root.is_dir() {
         std::fs::remove_dir_all(&root).with_context(|| format!("cannot clear {}", root.display()))?;
     }
     std::fs::create_dir_all(&root).with_context(|| format!("cannot make the folder {}", root.display()))?;
-    crate::runner::watch_for_stop()?;
-    println!("{}: {}", experiment.name, experiment.title);
+    stop::watch()?;
+    say!("{}: {}", experiment.name, experiment.title);
     // The first of them get one more where the agents cannot be shared equally.
     let groups: Vec<Vec<usize>> = shares(n, options.processes);
     let total: usize = jobs.iter().map(|(s, _)| experiment.settings[*s].run.iterations).sum();
-    let bar = runner::progress(total as u64, options.quiet);
+    let bar = Progress::new(total as u64, options.quiet);
     bar.set_message(format!("{n} agents in {} processes", options.processes));
     let killed =
         Fate { options: &options, groups: &groups, out: &out }.run(&root, |k| bar.set_position(k))?;
-    bar.finish_and_clear();
-    if STOP.load(Relaxed) {
-        println!("stopped early");
+    bar.finish();
+    if stop::asked() {
+        say!("stopped early");
         return Ok(ExitCode::from(130));
     }
     if killed > 0 {
-        println!(
-            "{killed} processes were killed and started again (the wire counts what their last lives sent)"
-        );
+        say!("{killed} processes were killed and started again (the wire counts what their last lives sent)");
     }
     let all = Gathered {
+        registry,
         experiment: &experiment,
         out: &out,
         processes: groups.iter().map(|g| g[0]).collect(),
         agents: n,
     };
-    all.report(&options.common, began, started)?;
+    all.report(began, started)?;
     if options.verify {
         all.verify()?;
     }
@@ -212,7 +216,7 @@ impl Fate<'_> {
             let list = |items: Vec<String>| items.join(",");
             let mut arguments: Vec<String> = vec![
                 "agent".into(),
-                common.experiment.clone(),
+                common.experiment.experiment.clone(),
                 "--own".into(),
                 list(group.iter().map(|i| i.to_string()).collect()),
             ];
@@ -226,9 +230,11 @@ impl Fate<'_> {
                 arguments.extend(if p == 0 { vec![] } else { vec!["--connect".into(), earlier] });
             }
             security(&mut arguments);
-            arguments.extend(common.set.iter().flat_map(|set| ["--set".into(), set.clone()]));
-            arguments.extend(common.seeds.iter().flat_map(|n| ["--seeds".into(), n.to_string()]));
-            arguments.extend(common.data.iter().flat_map(|d| ["--data".into(), d.display().to_string()]));
+            arguments.extend(common.experiment.set.iter().flat_map(|set| ["--set".into(), set.clone()]));
+            arguments.extend(common.experiment.seeds.iter().flat_map(|n| ["--seeds".into(), n.to_string()]));
+            arguments.extend(
+                common.experiment.data.iter().flat_map(|d| ["--data".into(), d.display().to_string()]),
+            );
             arguments.extend(common.lossy.iter().flat_map(|ms| ["--lossy".into(), ms.to_string()]));
             arguments.extend(common.faults.iter().flat_map(|f| {
                 [
@@ -291,7 +297,7 @@ impl Fate<'_> {
                 }
             }
             progress(done.load(Relaxed));
-            if let Some(words) = failed.filter(|_| !STOP.load(Relaxed)) {
+            if let Some(words) = failed.filter(|_| !stop::asked()) {
                 // The others hear of it and stop by themselves.
                 let until = Instant::now() + Duration::from_secs(5);
                 while Instant::now() < until

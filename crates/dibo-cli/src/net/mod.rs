@@ -3,18 +3,15 @@ mod agent;
 mod gather;
 mod launch;
 
-use crate::experiment::spec::Problem;
-use crate::experiment::{self, Experiment, Setting};
-use crate::runner;
+use crate::run::out_folder;
 use anyhow::{Context, Result, bail, ensure};
-use dibo::algorithm::Algorithm;
+use dibo::algorithm::Mixes;
 use dibo::mixing::Mixing;
-use dibo::problem::Bilevel;
-use dibo::rows::{Real, Threads, View};
+use dibo::rows::{Real, View};
 use dibo_net::packet;
 use dibo_net::transport::Faults;
 use dibo_net::wire::{Endpoints, Role, Tls};
-use std::io::Write;
+use dibo_run::{Experiment, Registry, check, runner, say, stop};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -26,20 +23,11 @@ pub use launch::{LaunchOptions, launch};
 /// What all processes of a run must be told alike.
 #[derive(clap::Args, Clone)]
 pub struct Common {
-    /// Path of a TOML file, or the name of a built-in experiment
-    experiment: String,
-    /// Change a value of the file: key=value, the same for all processes (may be repeated)
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// How many seeds to run (0, 1, …) instead of what the file says
-    #[arg(long)]
-    seeds: Option<u64>,
+    #[command(flatten)]
+    experiment: crate::ExperimentOptions,
     /// Folder for results and checkpoints [default: results/NAME]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Folder of the data sets [default: DIBO_DATA, else the platform's data folder]
-    #[arg(long)]
-    data: Option<PathBuf>,
     /// Seconds without any sign of an agent after which the others stop
     #[arg(long, default_value_t = 60.0)]
     patience: f64,
@@ -139,8 +127,8 @@ pub fn certificates(options: CertificateOptions) -> Result<ExitCode> {
     let from = SystemTime::now() - std::time::Duration::from_secs(3600);
     let written = dibo_net::certificates::make(&options.folder, &options.hosts, from, options.days)
         .map_err(anyhow::Error::msg)?;
-    written.iter().for_each(|file| println!("{}", file.display()));
-    println!(
+    written.iter().for_each(|file| say!("{}", file.display()));
+    say!(
         "Give each host ca.pem and its own two files; keep ca.key here. A test authority is for tests: a \
         deployment brings its own."
     );
@@ -153,30 +141,14 @@ fn leash(wanted: bool) {
     if wanted {
         std::thread::spawn(|| {
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-            eprintln!("dibo: the process that started this one is gone");
+            esay!("dibo: the process that started this one is gone");
             std::process::exit(1);
         });
     }
 }
 
-/// For processes that talk to others: one that goes away is an error to live with, not the end of this one.
-/// (TLS writes in a way that raises SIGPIPE.)
-fn outlive_others() {
-    #[cfg(unix)]
-    // SAFETY: only says what a signal does, before there are other threads.
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-    }
-}
-
-/// A line on standard output, if anybody still reads it.
-fn say(line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stdout(), "{line}");
-}
-
 /// Passes packets on until it is stopped.
 pub fn router(options: RouterOptions) -> Result<ExitCode> {
-    outlive_others();
     leash(options.leash);
     let endpoints = Endpoints {
         tls: tls(&options.security)?,
@@ -186,10 +158,10 @@ pub fn router(options: RouterOptions) -> Result<ExitCode> {
         network: "run".into(),
         ..Endpoints::default()
     };
-    crate::runner::watch_for_stop()?;
+    stop::watch()?;
     let _session = endpoints.open().map_err(anyhow::Error::msg)?;
-    say(format_args!("router on {}; Ctrl-C ends it", endpoints.listen.join(", ")));
-    while !runner::STOP.load(std::sync::atomic::Ordering::Relaxed) {
+    say!("router on {}; Ctrl-C ends it", endpoints.listen.join(", "));
+    while !stop::asked() {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     Ok(ExitCode::SUCCESS)
@@ -223,13 +195,8 @@ fn tls(security: &Security) -> Result<Option<Tls>> {
 }
 
 impl Common {
-    fn load(&self) -> Result<Experiment> {
-        crate::data::set_folder(self.data.clone());
-        let mut experiment = experiment::load(&self.experiment, &self.set)?;
-        if let Some(seeds) = self.seeds {
-            ensure!(seeds > 0, "--seeds is 0; at least one seed is needed");
-            experiment.seeds = (0..seeds).collect();
-        }
+    fn load(&self, registry: &Registry) -> Result<Experiment> {
+        let mut experiment = registry.load(&self.experiment.request())?;
         for (name, value) in [("patience", self.patience), ("checkpoint", self.checkpoint)] {
             ensure!(
                 value > 0.0 && value < 1e6,
@@ -238,25 +205,23 @@ impl Common {
         }
         for setting in &experiment.settings {
             let label = &setting.series.label;
-            if setting.series.algorithm == "centralized-fab" {
+            if setting.parameters().mixes() == Mixes::Centrally {
                 bail!(
-                    "{label} averages all gradients in one place and needs all agents in one process: use \
-                    `dibo run`"
+                    "{label} averages all gradients in one place and needs all agents in one process: use `dibo run`"
                 );
             }
-            if self.lossy.is_some() && !setting.algorithm.running_sums() {
+            if self.lossy.is_some() && !setting.parameters().wishes().running_sums {
                 bail!(
-                    "--lossy loses what {label} pushes: use running-sum-fab on links that cannot be asked \
-                    again"
+                    "--lossy loses what {label} pushes: use running-sum-fab on links that cannot be asked again"
                 );
             }
         }
-        crate::check::before(&mut experiment)?;
+        check::before(&mut experiment)?;
         Ok(experiment)
     }
 
-    fn out(&self, experiment: &Experiment) -> PathBuf {
-        self.out.clone().unwrap_or_else(|| Path::new("results").join(&experiment.name))
+    fn out(&self, experiment: &Experiment) -> Result<PathBuf> {
+        out_folder(self.out.clone(), experiment)
     }
 }
 
@@ -265,24 +230,23 @@ fn folder_of(out: &Path, process: usize) -> PathBuf {
     out.join("agents").join(process.to_string())
 }
 
-/// What all processes must agree on: version, format, settings, seeds, and the first graphs with their
-/// weights.
+/// What all processes must agree on: version, format, settings with the files that they name, seeds, and the first
+/// graphs with their weights. The width of the CPU's registers may differ.
 fn digest(experiment: &Experiment) -> Result<[u8; 32]> {
     let mut hash = blake3::Hasher::new();
     hash.update(&[packet::VERSION]).update(experiment.text.as_bytes());
     for (s, seed) in runner::jobs(experiment) {
         let setting = &experiment.settings[s];
-        hash.update(&runner::digest(experiment, setting, seed, None));
-        let agents = setting.agents(seed, &experiment.folder)?;
-        let graphs = setting.graphs(agents, seed, &experiment.folder)?;
+        hash.update(setting.digest(&experiment.folder)?.finalize().as_bytes()).update(&seed.to_le_bytes());
+        let graphs = setting.graphs(seed, &experiment.folder)?;
         let mut mixing = Mixing::<f64>::default();
         for k in 0..graphs.period().unwrap_or(30).min(30) {
             graphs.fill(k, &mut mixing);
-            for (sender, receiver) in mixing.graph.edges() {
-                hash.update(&(sender as u64).to_le_bytes()).update(&(receiver as u64).to_le_bytes());
-                hash.update(&mixing.a(receiver, sender).to_le_bytes())
-                    .update(&mixing.b(receiver, sender).to_le_bytes());
-            }
+            mixing.for_each_entry(|receiver, sender, a, b| {
+                for number in [receiver as u64, sender as u64, a.to_bits(), b.to_bits()] {
+                    hash.update(&number.to_le_bytes());
+                }
+            });
         }
     }
     Ok(*hash.finalize().as_bytes())
@@ -303,28 +267,6 @@ fn end_rows<T: Real>(owned: &[usize], views: &[View<'_, T>]) -> EndRows {
             owned.iter().enumerate().map(|(row, agent)| (v.name.to_string(), *agent, bytes(v, row)))
         })
         .collect()
-}
-
-/// Something to do with a problem of either kind of numbers.
-trait Visit {
-    type Out;
-    fn visit<T: Real>(self, algorithm: &dyn Algorithm<T>, problem: &dyn Bilevel<T>) -> Result<Self::Out>;
-}
-
-fn visit<V: Visit>(
-    setting: &Setting,
-    seed: u64,
-    folder: &Path,
-    threads: &Threads,
-    visitor: V,
-) -> Result<V::Out> {
-    match &setting.problem(seed, folder, threads)? {
-        Problem::PolicyEvaluation(p) => visitor.visit(&*setting.algorithm, &**p),
-        Problem::Quadratic(p) => visitor.visit(&*setting.algorithm, &**p),
-        Problem::Robust(p) => visitor.visit(&*setting.algorithm, &**p),
-        Problem::Learning64(p) => visitor.visit(&*setting.algorithm, &**p),
-        Problem::Learning32(p) => visitor.visit(&*setting.algorithm32, &**p),
-    }
 }
 
 /// "3,7" or "0-4" as a list in order.

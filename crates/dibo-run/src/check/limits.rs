@@ -38,7 +38,8 @@ impl Visit for Steps<'_> {
     fn visit<T: Real>(self, ready: Ready<'_, T>) -> Result<Findings> {
         let setting = ready.setting();
         let mut findings = Findings::default();
-        let Some(steps) = setting.parameters().penalty_steps(0).filter(|_| setting.problem.closed_forms()) else {
+        let Some(steps) = setting.parameters().penalty_steps(0).filter(|_| setting.problem.closed_forms())
+        else {
             return Ok(findings);
         };
         let Some(c) = ready.problem.constants() else { return Ok(findings) };
@@ -60,7 +61,9 @@ impl Visit for Steps<'_> {
         if self.thorough && findings.warnings.is_empty() {
             let found = limit.at(joint_curvature(ready.problem, steps, kinds)?);
             findings.caution = found.map(|(_, share)| {
-                format!("may diverge: close to what this network bears; {share:.2} times these steps are safer")
+                format!(
+                    "may diverge: close to what this network bears; {share:.2} times these steps are safer"
+                )
             });
         }
         Ok(findings)

@@ -110,7 +110,8 @@ fn of_network(setting: &Setting, seed: u64, folder: &Path) -> Result<Vec<String>
 pub fn warnings(setting: &Setting, seed: u64, folder: &Path, cache: &mut Cache) -> Result<Vec<String>> {
     let mut all = of_network(setting, seed, folder)?;
     if setting.problem.closed_forms() {
-        let opened = open(setting, seed, Place { folder, threads: &Threads::one(), device: None })?;
+        let threads = Threads::one();
+        let opened = open(setting, seed, Place { folder, threads: &threads, device: None })?;
         all.extend(opened.visit(Steps { seed, cache, thorough: false })?.warnings);
     }
     Ok(all)
@@ -239,7 +240,8 @@ fn one_setting(
             });
             lines.push(format!("tried for {k} iterations, {} ms each{went}", number(ms)));
             if tried.diverged {
-                warnings.push(format!("diverges: it did within {k} iterations of seed {seed} when it was tried"));
+                warnings
+                    .push(format!("diverges: it did within {k} iterations of seed {seed} when it was tried"));
             }
         }
         Err(e) => warnings.push(format!("fails when tried: {e:#}")),
@@ -266,7 +268,10 @@ fn closing(experiment: &Experiment, threads: usize, count: &Count) -> Result<Str
     if count.tried > 0 {
         let all = count.seconds * seeds as f64 * settings as f64 / count.tried as f64 / threads as f64;
         let time = quantity("seconds", all);
-        writeln!(text, "Time: about {time} of iterations for {settings} × {seeds} runs on {threads} threads.")?;
+        writeln!(
+            text,
+            "Time: about {time} of iterations for {settings} × {seeds} runs on {threads} threads."
+        )?;
     }
     if count.cannot > 0 {
         writeln!(text, "{} of {settings} settings cannot run.", count.cannot)?;
@@ -283,4 +288,30 @@ fn tried(count: &Count) -> String {
         0 => "nothing was tried".into(),
         all => format!("{all} settings were tried with one seed, {} of them to their ends", count.whole),
     }
+}
+
+/// What is about to run, in a line: runs, iterations, memory, disk and, after a very short trial, time.
+pub fn announce(experiment: &Experiment, needed: Needed, threads: usize, device: bool) -> Result<String> {
+    let runs = experiment.settings.len() * experiment.seeds.len();
+    let iterations: usize = experiment.settings.iter().map(|s| s.run.iterations).sum();
+    let (memory, disk) = (quantity("bytes", needed.memory), quantity("bytes", needed.disk));
+    let mut text = format!(
+        "{runs} runs, {} iterations at most; about {memory} of memory, {disk} on disk",
+        iterations * experiment.seeds.len()
+    );
+    if device {
+        return Ok(text);
+    }
+    // A few settings tell enough, and no more time than a reader notices.
+    let (one, every) = (Threads::one(), experiment.settings.len().div_ceil(8));
+    let place = Place { folder: &experiment.folder, threads: &one, device: None };
+    let (mut seconds, mut count) = (0.0, 0.0);
+    for setting in experiment.settings.iter().step_by(every) {
+        let tried = open(setting, experiment.seeds[0], place)?.visit(Trial(Duration::from_millis(30)))?;
+        seconds += tried.seconds * setting.run.iterations as f64;
+        count += 1.0;
+    }
+    let all = seconds / count * runs as f64 / threads.min(runs) as f64;
+    write!(text, ", {} of iterations", quantity("seconds", all))?;
+    Ok(text)
 }

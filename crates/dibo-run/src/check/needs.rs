@@ -48,13 +48,19 @@ pub fn needed(experiment: &Experiment, threads: usize, out: &Path) -> Result<Nee
         sizes.push(run);
         // A run's evaluations, about ten metrics each, and what is kept of them in the tables.
         let looks = setting.run.iterations as f64 / setting.run.every() as f64 + 2.0;
-        disk += experiment.seeds.len() as f64 * (looks * 400.0 + looks.min(setting.run.points as f64) * 300.0);
+        disk +=
+            experiment.seeds.len() as f64 * (looks * 400.0 + looks.min(setting.run.points as f64) * 300.0);
     }
     sizes.sort_by(|a, b| b.total_cmp(a));
     let together = workers(experiment, threads, false);
     let largest = sizes.first().copied().unwrap_or(0.0);
     // As many of the largest as run side by side; a checkpoint of each may lie on the disk.
-    let memory = 3e7 + sizes.iter().flat_map(|s| std::iter::repeat_n(s, experiment.seeds.len())).take(together).sum::<f64>();
+    let memory = 3e7
+        + sizes
+            .iter()
+            .flat_map(|s| std::iter::repeat_n(s, experiment.seeds.len()))
+            .take(together)
+            .sum::<f64>();
     disk += largest * together as f64;
     let needed = Needed { memory, disk };
     if let Some(free) = free_memory().filter(|free| memory > *free) {
@@ -68,7 +74,11 @@ pub fn needed(experiment: &Experiment, threads: usize, out: &Path) -> Result<Nee
     }
     if let Some(free) = free_disk(out).filter(|free| needed.disk > *free) {
         let (disk, free) = (quantity("bytes", needed.disk), quantity("bytes", free));
-        bail!("{}: about {disk} are needed on the disk of {}; {free} are free", experiment.name, out.display());
+        bail!(
+            "{}: about {disk} are needed on the disk of {}; {free} are free",
+            experiment.name,
+            out.display()
+        );
     }
     Ok(needed)
 }

@@ -169,4 +169,3 @@ fn verdict(conditions: &[Condition], allowed: &str) -> String {
         }
     }
 }
-

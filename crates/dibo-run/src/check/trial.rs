@@ -29,7 +29,7 @@ impl Visit for Trial {
         let mut network = ready.network()?;
         let mut state = ready.algorithm.start(ready.problem, &mut *network, None)?;
         let first = ready.problem.measures().first().copied();
-        let mut look = |state: &mut dyn dibo::algorithm::State<T>| -> Result<Option<f64>> {
+        let look = |state: &mut dyn dibo::algorithm::State<T>| -> Result<Option<f64>> {
             let values = evaluate(ready.problem, &state.views())?;
             let name = first.map(|m| m.name).or(values.first().map(|v| v.0));
             Ok(values.iter().find(|v| Some(v.0) == name).map(|v| v.1))

@@ -17,7 +17,9 @@ fn size(name: &str, value: usize) -> Result<(), String> {
 fn real(name: &str, value: f64, from: f64, to: f64) -> Result<(), String> {
     match value >= from && value <= to {
         true => Ok(()),
-        false if to == f64::MAX => Err(format!("{name} is {value}; it must be a finite number, {from} or more")),
+        false if to == f64::MAX => {
+            Err(format!("{name} is {value}; it must be a finite number, {from} or more"))
+        }
         false => Err(format!("{name} is {value}; it must lie between {from} and {to}")),
     }
 }
@@ -66,7 +68,8 @@ impl Default for PolicyEvaluationKeys {
 impl PolicyEvaluationKeys {
     fn table(&self, folder: &Path) -> Result<PolicyEvaluation> {
         let path = folder.join(&self.file);
-        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let tables: trace::Problem =
             serde_json::from_str(&text).with_context(|| path.display().to_string())?;
         tables.build().map_err(|e| anyhow!("{}: {e}", path.display()))
@@ -92,7 +95,8 @@ impl Kind for PolicyEvaluationKeys {
         for (name, value) in [("agents", self.agents), ("states", self.states), ("features", self.features)] {
             size(name, value)?;
         }
-        for (name, value) in [("omega", self.omega), ("f_weight", self.f_weight), ("g_weight", self.g_weight)] {
+        for (name, value) in [("omega", self.omega), ("f_weight", self.f_weight), ("g_weight", self.g_weight)]
+        {
             real(name, value, 0.0, f64::MAX)?;
         }
         real("gamma", self.gamma, 0.0, 1.0)?;
@@ -107,8 +111,7 @@ impl Kind for PolicyEvaluationKeys {
 
     fn build(&self, ask: &Ask<'_>) -> Result<Built> {
         ask.on_host("policy evaluation")?;
-        let problem =
-            if self.file.is_empty() { self.random(ask.seed)? } else { self.table(ask.folder)? };
+        let problem = if self.file.is_empty() { self.random(ask.seed)? } else { self.table(ask.folder)? };
         let f_weight = if self.f_weight == 0.0 { 1.0 / problem.states() as f64 } else { self.f_weight };
         let g_weight = if self.g_weight == 0.0 { 1.0 } else { self.g_weight };
         let problem = problem.try_weights(f_weight, g_weight).map_err(anyhow::Error::msg)?;

@@ -3,78 +3,64 @@
 //! theory knows to diverge is not run at all.
 mod race;
 
-use crate::experiment::text::Source;
-use crate::experiment::{self, Experiment};
-use crate::report::{plot, words};
-use crate::results::write_file;
-use crate::{check, data, runner};
+use crate::check;
+use crate::door::{Place, open};
+use crate::experiment::{Experiment, Request};
+use crate::progress::Progress;
+use crate::registry::Registry;
+use crate::stop;
 use anyhow::{Context, Result, bail, ensure};
+use dibo::algorithm::{Axis, Grid, Tier};
+use dibo::problem::Better;
+use dibo::rows::Threads;
+use dibo_report::report::{plot, words};
+use dibo_report::results::{Folder, write_file};
 use race::{Candidate, Race, Score};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use toml_edit::{DocumentMut, Item, Table, Value};
 
 /// What a user can choose.
-#[derive(clap::Args)]
 pub struct Options {
-    /// Path of a TOML file, or the name of a built-in experiment
-    experiment: String,
-    /// Which algorithm of the file to tune [default: the first]
-    #[arg(long, value_name = "NAME")]
-    algorithm: Option<String>,
-    /// What is to become small, or large for accuracies and areas; where [run] has a target, its iterations
-    /// count first [default: the file's metric]
-    #[arg(long)]
-    metric: Option<String>,
-    /// Change a value of the file: key=value, such as run.iterations=100 (may be repeated)
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// Seeds for the settings that come to the end
-    #[arg(long, default_value_t = 3)]
-    seeds: u64,
-    /// Folder for the results [default: results/NAME-tune]
-    #[arg(long)]
-    out: Option<PathBuf>,
-    /// Threads to use [default: all cores]
-    #[arg(long)]
-    threads: Option<usize>,
-    /// Folder of the data sets [default: DIBO_DATA, else the platform's data folder]
-    #[arg(long)]
-    data: Option<PathBuf>,
-    /// Show no progress bar
-    #[arg(long)]
-    quiet: bool,
-    /// Forget what an earlier call found
-    #[arg(long)]
-    fresh: bool,
-    /// Run every setting to the end instead of halving: the plain grid, to compare with
-    #[arg(long)]
-    full: bool,
+    /// The experiment.
+    pub request: Request,
+    /// Which algorithm of the file to tune; the first, if none is named.
+    pub algorithm: Option<String>,
+    /// What is to become better; the file's metric, else the problem's first.
+    pub metric: Option<String>,
+    /// Seeds for the settings that come to the end.
+    pub seeds: u64,
+    /// Folder for the results.
+    pub out: Option<PathBuf>,
+    /// Threads to use.
+    pub threads: usize,
+    /// Show no progress bar.
+    pub quiet: bool,
+    /// Forget what an earlier call found.
+    pub fresh: bool,
+    /// Run every setting to the end instead of halving: the plain grid, to compare with.
+    pub full: bool,
 }
 
-/// Keys that move together, such as eta_y alone (eta_z follows it), and their values.
-struct Axis {
+/// A parameter and the values to try.
+struct Values {
     key: &'static str,
     values: Vec<f64>,
 }
 
-/// The paper's grids for the baselines.
-const STEPS: [f64; 9] = [1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 0.1];
-const TAUS: [f64; 6] = [0.0, 0.001, 0.01, 0.1, 0.2, 0.3];
-/// Coarse penalties.
-const LAMBDAS: [f64; 6] = [1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
+/// Values of parameters by key.
+type Parameters = Vec<(String, f64)>;
 
 /// One tier's result: its axes, and candidates with their scores.
-struct Tier {
-    axes: Vec<Axis>,
+struct Ran {
+    axes: Vec<Values>,
     candidates: Vec<Candidate>,
     scores: Vec<Option<(usize, Score)>>,
 }
 
-impl Tier {
+impl Ran {
     fn best(&self) -> Option<usize> {
         // Those that came furthest are compared.
         let far = self.scores.iter().flatten().map(|s| s.0).max()?;
@@ -87,94 +73,86 @@ impl Tier {
     }
 }
 
-/// Tunes and writes what was found.
-pub fn run(options: Options) -> Result<ExitCode> {
+/// Tunes and writes what was found; false if it was stopped on the way.
+pub fn tune(registry: &Registry, options: &Options) -> Result<bool> {
     let began = Instant::now();
-    data::set_folder(options.data.clone());
-    ensure!(options.seeds > 0, "--seeds is 0; at least one seed is needed");
-    let loaded = experiment::load(&options.experiment, &options.set)?;
-    let base = Base::new(&loaded, options.algorithm.as_deref())?;
+    let Options { seeds, .. } = options;
+    ensure!((1..=1000).contains(seeds), "--seeds is {seeds}; it must be between 1 and 1000");
+    let loaded = registry.load(&options.request)?;
+    let base = Base::new(registry, &loaded, options.algorithm.as_deref())?;
     let first = base.candidate(&[])?;
-    let out =
-        options.out.clone().unwrap_or_else(|| Path::new("results").join(format!("{}-tune", loaded.name)));
-    let folder = out.join("tracks");
-    if options.fresh && folder.is_dir() {
-        std::fs::remove_dir_all(&folder).with_context(|| format!("cannot clear {}", out.display()))?;
-    }
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    runner::watch_for_stop()?;
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let seeds: Vec<u64> = (0..options.seeds).collect();
-    let (iterations, plan) = (first.setting.run.iterations, first.setting.run.plan());
-    let metric = options.metric.clone().unwrap_or_else(|| first.setting.run.metric().to_string());
-    let upwards = ["accuracy", "auc", "f1", "precision", "recall"].iter().any(|w| metric.contains(w));
-    let bar = runner::progress(0, options.quiet);
-    let threads = options.threads.unwrap_or(cores).clamp(1, 1024);
+    let seeds: Vec<u64> = (0..*seeds).collect();
+    // Whatever would be refused when it is run is refused now, and the metric is known.
+    let place = Place { folder: &base.folder, threads: &Threads::one(), device: None };
+    let opened = open(&first.setting, 0, place)?;
+    first.setting.check_graph(0, &base.folder)?;
+    let (metric, better) = opened.watched(options.metric.as_deref())?;
+    let target = match opened.setting.run.plan(Some(&metric)).target {
+        Some((m, v)) => format!(" until {} is better than {v}", m.replace('_', " ")),
+        None => String::new(),
+    };
+    let tiers = base.tiers(&first, options.full);
+    ensure!(!tiers.is_empty(), "{} says of no parameter that it can be tuned", first.setting.series.label);
+    let (iterations, label) = (first.setting.run.iterations, first.setting.series.label.clone());
+    let default = || Path::new("results").join(format!("{}-tune", loaded.name));
+    let out = options.out.clone().unwrap_or_else(default);
+    let identity = base.identity(&metric);
+    let folder = Folder::open(&out, &format!("{}-tune", loaded.name), &identity, options.fresh)?;
+    let tracks = out.join("tracks");
+    std::fs::create_dir_all(&tracks)
+        .with_context(|| format!("cannot make the folder {}", tracks.display()))?;
+    stop::watch()?;
+    let progress = Progress::new(0, options.quiet);
     let race = Race {
-        folder,
+        folder: tracks,
         files: &base.folder,
         metric: &metric,
-        upwards,
-        threads,
-        bar: &bar,
+        upwards: better == Better::Higher,
+        threads: options.threads,
+        progress: &progress,
         spent: AtomicUsize::new(0),
     };
-    let target = plan
-        .target
-        .as_ref()
-        .map_or(String::new(), |(m, v)| format!(" until {} is below {v}", words::column(m)));
-    println!(
-        "{}: tuning {} on {}{target}, {iterations} iterations at most",
-        loaded.name,
-        first.setting.series.label,
-        words::column(&metric)
-    );
-    let mut tiers: Vec<Tier> = Vec::new();
-    let mut fixed: Vec<(String, String)> = Vec::new();
-    while let Some(axes) = base.axes(tiers.len(), &fixed, options.full) {
+    let (name, what) = (&loaded.name, metric.replace('_', " "));
+    crate::say!("{name}: tuning {label} on {what}{target}, {iterations} iterations at most");
+    let (mut ran, mut fixed): (Vec<Ran>, Parameters) = (Vec::new(), Vec::new());
+    for (number, tier) in tiers.iter().enumerate() {
+        let axes = base.values(tier, &fixed);
         let candidates = base.grid(&axes, &fixed)?;
-        let known = candidates.iter().filter(|c| c.refused.is_none()).count();
-        bar.set_length(bar.length().unwrap_or(0) + (known * iterations) as u64);
-        bar.set_message(format!("tier {}: {known} settings", tiers.len() + 1));
+        let alive = candidates.iter().filter(|c| c.refused.is_none()).count();
+        progress.add_length((alive * iterations) as u64);
+        progress.set_message(format!("tier {}: {alive} settings", number + 1));
         let Some(scores) = race.run(&candidates, &seeds, iterations, options.full)? else {
-            bar.finish_and_clear();
-            println!("stopped early; the same command goes on from here");
-            return Ok(ExitCode::from(130));
+            progress.finish();
+            return Ok(false);
         };
-        let tier = Tier { axes, candidates, scores };
+        let tier = Ran { axes, candidates, scores };
         let Some(best) = tier.best() else {
-            bar.finish_and_clear();
-            bail!(
-                "every setting of tier {} diverged or has no metric '{metric}'; give smaller steps as lists \
-                in the file",
-                tiers.len() + 1
-            );
+            progress.finish();
+            bail!("every setting of tier {} diverged; give smaller steps as lists in the file", number + 1);
         };
         fixed.clone_from(&tier.candidates[best].parameters);
-        tiers.push(tier);
+        ran.push(tier);
     }
-    bar.finish_and_clear();
-    report(&base, &tiers, &race, &out, &seeds, iterations, began)?;
-    Ok(ExitCode::SUCCESS)
+    progress.finish();
+    report(&base, &ran, &race, &out, &seeds, iterations, began)?;
+    folder.finish()?;
+    Ok(true)
 }
 
 /// The experiment with one algorithm and no sweeps.
-struct Base {
+struct Base<'a> {
+    registry: &'a Registry,
     document: DocumentMut,
     name: String,
     folder: PathBuf,
     algorithm: String,
-    learning: bool,
     /// Lists that the file gives for the algorithm: they are its grid.
     lists: Vec<(String, Vec<f64>)>,
 }
 
-/// Keys whose lists are values.
-const LISTS: [&str; 3] = ["phases", "weights", "layers"];
-
-impl Base {
-    fn new(loaded: &Experiment, wanted: Option<&str>) -> Result<Self> {
+impl<'a> Base<'a> {
+    fn new(registry: &'a Registry, loaded: &Experiment, wanted: Option<&str>) -> Result<Self> {
+        let lists_are_values = registry.lists();
         let mut document: DocumentMut = loaded.text.parse().context("the file cannot be edited")?;
         // What the file says of its own sweep does not fit one tuned setting.
         for key in ["case", "figure", "claims", "about", "title"] {
@@ -183,7 +161,7 @@ impl Base {
         document["seeds"] = toml_edit::value(1);
         for section in ["problem", "graph", "run"] {
             if let Some(table) = document.get_mut(section).and_then(Item::as_table_mut) {
-                one_of_each(table);
+                one_of_each(table, &lists_are_values);
             }
         }
         let all = document.get("algorithm").and_then(Item::as_array_of_tables).cloned().unwrap_or_default();
@@ -194,7 +172,7 @@ impl Base {
             .with_context(|| format!("--algorithm {}: the file has {}", wanted.unwrap_or_default(), known()))?
             .clone();
         let lists = table.iter().filter_map(|(key, item)| Some((key.to_string(), numbers(item)?))).collect();
-        one_of_each(&mut table);
+        one_of_each(&mut table, &lists_are_values);
         // eta_z follows eta_y: the two must be equal for x to be stable.
         table.remove("eta_z");
         let (algorithm, mut only) = (name(&table), toml_edit::ArrayOfTables::new());
@@ -202,106 +180,87 @@ impl Base {
         table.decor_mut().set_prefix("\n");
         only.push(table);
         document["algorithm"] = Item::ArrayOfTables(only);
-        let learning = document["problem"]
-            .get("kind")
-            .and_then(Item::as_str)
-            .is_some_and(|k| k == "cleaning" || k == "tuning");
-        Ok(Base {
-            document,
-            name: loaded.name.clone(),
-            folder: loaded.folder.clone(),
-            algorithm,
-            learning,
-            lists,
-        })
+        let (name, folder) = (loaded.name.clone(), loaded.folder.clone());
+        Ok(Base { registry, document, name, folder, algorithm, lists })
     }
 
     /// The text with these parameters of the algorithm.
-    fn text(&self, parameters: &[(String, String)]) -> String {
+    fn text(&self, parameters: &[(String, f64)]) -> String {
         let mut document = self.document.clone();
         if let Some(table) = document["algorithm"].as_array_of_tables_mut().and_then(|a| a.get_mut(0)) {
             for (key, value) in parameters {
-                let value: Value = value.parse().unwrap_or_else(|_| value.as_str().into());
-                table[key.as_str()] = toml_edit::value(value);
+                table[key.as_str()] = toml_edit::value(*value);
             }
         }
         document.to_string()
     }
 
-    fn candidate(&self, parameters: &[(String, String)]) -> Result<Candidate> {
-        let source = Source { name: format!("{}.toml", self.name), text: self.text(parameters) };
-        let mut read = experiment::parse(source, &self.name, &self.folder)?;
+    fn candidate(&self, parameters: &[(String, f64)]) -> Result<Candidate> {
+        let source = self.registry.source(format!("{}.toml", self.name), &self.text(parameters));
+        let mut read = self.registry.parse(source, &self.name, &self.folder, false)?;
         let setting = read.settings.swap_remove(0);
         Ok(Candidate { parameters: parameters.to_vec(), setting, refused: None })
     }
 
+    /// What a folder of this tuning belongs to.
+    fn identity(&self, metric: &str) -> [u8; 32] {
+        *blake3::hash(format!("{}\n{metric}\n{:?}", self.document, self.lists).as_bytes()).as_bytes()
+    }
+
     /// The value that a key has in the file or among the parameters that are settled.
-    fn value(&self, key: &str, fixed: &[(String, String)]) -> Option<f64> {
-        if let Some((_, text)) = fixed.iter().find(|(k, _)| k == key) {
-            return text.parse().ok();
+    fn value(&self, key: &str, fixed: &[(String, f64)]) -> Option<f64> {
+        if let Some((_, value)) = fixed.iter().find(|(k, _)| k == key) {
+            return Some(*value);
         }
         let item = self.document["algorithm"].as_array_of_tables()?.get(0)?.get(key)?;
         let start = item.as_inline_table().and_then(|t| t.get("start")).and_then(number);
         start.or_else(|| item.as_value().and_then(number))
     }
 
-    fn list(&self, key: &str) -> Option<Vec<f64>> {
-        self.lists.iter().find(|(k, v)| k == key && v.len() > 1).map(|(_, v)| v.clone())
+    /// The tiers of the algorithm, with the axes that the problem adds to those that are not fine.
+    fn tiers(&self, first: &Candidate, full: bool) -> Vec<Tier> {
+        let parameters = first.setting.parameters();
+        let mut tiers = parameters.tiers();
+        if let Some(first_tier) = tiers.first_mut().filter(|t| t.axes.len() < 2) {
+            first_tier.axes.extend(first.setting.problem.axes(parameters.needs()));
+        }
+        tiers.retain(|t| !(t.fine && full));
+        tiers
     }
 
-    /// The axes of a tier; `None` when all tiers are done.
-    fn axes(&self, tier: usize, fixed: &[(String, String)], full: bool) -> Option<Vec<Axis>> {
-        let around = |key: &'static str, factors: &[f64], otherwise: f64| {
-            let centre = self.value(key, fixed).filter(|v| *v > 0.0).unwrap_or(otherwise);
-            Axis { key, values: factors.iter().map(|f| rounded(centre * f)).collect() }
-        };
-        let or_list = |axis: Axis| Axis { values: self.list(axis.key).unwrap_or(axis.values), key: axis.key };
-        let fine = [1.0 / 1.7, 1.0, 1.7];
-        match (self.algorithm.as_str(), tier) {
-            // Coarse λ with the file's steps and a tenth of them, should those be too large.
-            (name, 0) if name.ends_with("fab") => Some(vec![
-                Axis { key: "lambda", values: self.list("lambda").unwrap_or(LAMBDAS.into()) },
-                around("eta_y", &[0.1, 1.0], 0.1),
-            ]),
-            (name, 1) if name.ends_with("fab") => {
-                let x = around("eta_x", &[0.1, 0.3, 1.0, 3.0, 10.0, 30.0], 0.1);
-                Some(vec![or_list(x), or_list(around("eta_y", &[0.1, 0.3, 1.0, 3.0, 10.0], 0.1))])
-            }
-            (name, 2) if name.ends_with("fab") && !full => {
-                Some(vec![around("eta_x", &fine, 0.1), around("eta_y", &fine, 0.1)])
-            }
-            ("push-pull-soba", 0) => {
-                let steps = [0.03, 0.1, 0.3, 1.0, 3.0, 10.0];
-                Some(vec![or_list(around("eta_x", &steps, 0.01)), or_list(around("eta_y", &steps, 0.01))])
-            }
-            ("push-pull-soba", 1) if !full => {
-                Some(vec![around("eta_x", &fine, 0.01), around("eta_y", &fine, 0.01)])
-            }
-            (name, 0) if !name.ends_with("fab") => {
-                let mut axes = vec![or_list(Axis { key: "eta", values: STEPS.into() })];
-                if self.learning && !name.starts_with("dl-") {
-                    axes.push(or_list(Axis { key: "tau", values: TAUS.into() }));
+    /// The values to try of each axis of a tier.
+    fn values(&self, tier: &Tier, fixed: &[(String, f64)]) -> Vec<Values> {
+        let of = |axis: &Axis| {
+            let list = self.lists.iter().find(|(k, v)| axis.listed && k == axis.key && v.len() > 1);
+            let values = match (&axis.grid, list) {
+                (_, Some((_, list))) => list.clone(),
+                (Grid::Values(values), None) => values.clone(),
+                (Grid::Around { factors, otherwise }, None) => {
+                    let centre = self.value(axis.key, fixed).filter(|v| *v > 0.0).unwrap_or(*otherwise);
+                    factors.iter().map(|f| rounded(centre * f)).collect()
                 }
-                Some(axes)
-            }
-            _ => None,
-        }
+            };
+            Values { key: axis.key, values }
+        };
+        tier.axes.iter().map(of).collect()
     }
 
     /// All combinations of the axes over what is settled.
-    fn grid(&self, axes: &[Axis], fixed: &[(String, String)]) -> Result<Vec<Candidate>> {
+    fn grid(&self, axes: &[Values], fixed: &[(String, f64)]) -> Result<Vec<Candidate>> {
         let mut all = vec![fixed.to_vec()];
         for axis in axes {
-            let with = |p: &Vec<(String, String)>, value: f64| {
-                let mut p: Vec<(String, String)> = p.iter().filter(|(k, _)| k != axis.key).cloned().collect();
-                p.push((axis.key.to_string(), format!("{value:?}")));
+            let with = |p: &Parameters, value: f64| {
+                let mut p: Parameters = p.iter().filter(|(k, _)| k != axis.key).cloned().collect();
+                p.push((axis.key.to_string(), value));
                 p
             };
             all = all.iter().flat_map(|p| axis.values.iter().map(move |v| with(p, *v))).collect();
         }
-        let mut known = check::Known::default();
+        let mut cache = check::Cache::default();
         let mut refuse = |mut c: Candidate| -> Result<Candidate> {
-            c.refused = check::warnings(&c.setting, 0, &self.folder, &mut known)?.into_iter().next();
+            let warnings = check::warnings(&c.setting, 0, &self.folder, &mut cache)?;
+            // What the network does to the method as such is no reason to leave a step out.
+            c.refused = warnings.into_iter().find(|w| w.starts_with("will diverge"));
             Ok(c)
         };
         all.iter().map(|p| refuse(self.candidate(p)?)).collect()
@@ -309,10 +268,10 @@ impl Base {
 }
 
 /// Lists become their first element.
-fn one_of_each(table: &mut Table) {
+fn one_of_each(table: &mut Table, values: &[&str]) {
     for (key, item) in table.iter_mut() {
         if let Some(first) =
-            item.as_array().filter(|_| !LISTS.contains(&key.get())).and_then(|a| a.get(0)).cloned()
+            item.as_array().filter(|_| !values.contains(&key.get())).and_then(|a| a.get(0)).cloned()
         {
             *item = toml_edit::value(first.decorated(" ", ""));
         }
@@ -334,8 +293,8 @@ fn rounded(value: f64) -> f64 {
 
 /// Table, heat map, CSV and the best setting as a file.
 fn report(
-    base: &Base,
-    tiers: &[Tier],
+    base: &Base<'_>,
+    tiers: &[Ran],
     race: &Race<'_>,
     out: &Path,
     seeds: &[u64],
@@ -383,9 +342,9 @@ fn report(
     }
     write_file(&out.join("tune.csv"), &csv.into_inner().map_err(|e| e.into_error())?)?;
     lines.sort_by(|a, b| b.1.cmp(&a.1).then(a.2.order(&b.2)));
-    println!("\n{:<5} {:>10} {:>12} {:>14}  setting", "tier", "at most", "to target", race.metric);
+    crate::say!("\n{:<5} {:>10} {:>12} {:>14}  setting", "tier", "at most", "to target", race.metric);
     for (tier, ran, s, name) in lines.iter().take(12) {
-        println!(
+        crate::say!(
             "{tier:<5} {ran:>10} {:>12} {:>14}  {name}",
             words::number(s.iterations),
             words::number(sign * s.metric)
@@ -406,7 +365,7 @@ fn report(
     let map = tiers.iter().rev().find(|t| t.axes.len() == 2 && t.candidates.len() > 9).unwrap_or(last);
     heat_map(map, race, base).and_then(|p| p.save(out, "tune"))?;
     let whole = settings * iterations * seeds;
-    println!(
+    crate::say!(
         "\nbest: {}\n{} iterations run, {:.1} % of the {settings} settings × {seeds} seeds × {iterations}; \
         {:.1} s\n{} (dibo run it), tune.csv, plots/tune.svg in {}",
         found.iter().map(|(k, v)| format!("{k} = {v}")).collect::<Vec<_>>().join(", "),
@@ -420,7 +379,7 @@ fn report(
 }
 
 /// The last large tier as a map: one cell a setting, darker the further it came and the better it is.
-fn heat_map(tier: &Tier, race: &Race<'_>, base: &Base) -> Result<plot::Picture> {
+fn heat_map(tier: &Ran, race: &Race<'_>, base: &Base<'_>) -> Result<plot::Picture> {
     let sign = if race.upwards { -1.0 } else { 1.0 };
     let mut order: Vec<usize> =
         (0..tier.scores.len()).filter(|i| tier.scores[*i].is_some_and(|s| s.1.metric.is_finite())).collect();
@@ -439,10 +398,10 @@ fn heat_map(tier: &Tier, race: &Race<'_>, base: &Base) -> Result<plot::Picture> 
         };
         (label, shade)
     };
-    let one = Axis { key: "", values: vec![0.0] };
+    let one = Values { key: "", values: vec![0.0] };
     let (rows, columns) = (&tier.axes[0], tier.axes.get(1).unwrap_or(&one));
-    let name = |a: &Axis| words::symbol(a.key);
-    let values = |a: &Axis| {
+    let name = |a: &Values| words::symbol(a.key);
+    let values = |a: &Values| {
         a.values
             .iter()
             .map(|v| if a.key.is_empty() { String::new() } else { words::number(*v) })

@@ -1,26 +1,23 @@
 //! Successive halving: all candidates run a little, the better ones run on, and so forth; runs go on from
 //! where they stopped, to the bit. Everything is kept in a folder, so that the same command after Ctrl-C goes
 //! on from there.
-use crate::experiment::Setting;
-use crate::experiment::spec::Problem;
-use crate::results::write_file;
-use crate::runner::STOP;
+use crate::door::{Place, Ready, Visit, open};
+use crate::progress::Progress;
+use crate::setting::Setting;
+use crate::stop;
 use anyhow::{Context, Result};
-use dibo::algorithm::Algorithm;
-use dibo::engine::{self, Checkpoint, Outcome, Sample, Watch};
-use dibo::network::Simulator;
-use dibo::problem::Bilevel;
+use dibo::engine::{Checkpoint, Outcome, Sample, Watch};
 use dibo::rows::{Real, Threads};
-use indicatif::ProgressBar;
+use dibo_report::results::{Kept, seal, unseal};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 /// One setting that is tried.
 pub struct Candidate {
-    /// Its parameters by key, as text.
-    pub parameters: Vec<(String, String)>,
+    /// Its parameters by key.
+    pub parameters: Vec<(String, f64)>,
     /// Ready to run.
     pub setting: Setting,
     /// Why it is not run at all.
@@ -86,7 +83,7 @@ pub struct Race<'a> {
     /// Threads.
     pub threads: usize,
     /// Shows how far it is.
-    pub bar: &'a ProgressBar,
+    pub progress: &'a Progress,
     /// Iterations done now, without those found in the folder.
     pub spent: AtomicUsize,
 }
@@ -114,7 +111,7 @@ impl Race<'_> {
             (0..candidates.len()).filter(|i| candidates[*i].refused.is_none()).collect();
         let mut scores: Scores = vec![None; candidates.len()];
         // Runs are looked at at multiples of `every` only; two looks are the least that tells anything.
-        let every = candidates.first().map_or(1, |c| c.setting.run.plan().every);
+        let every = candidates.first().map_or(1, |c| c.setting.run.every());
         let mut until = (iterations / 27).next_multiple_of(every).max(2 * every).min(iterations);
         let mut share = 3;
         let mut seeds_now = &seeds[..1];
@@ -141,7 +138,8 @@ impl Race<'_> {
             }
             let keep = alive.len().div_ceil(share).max(FINALISTS.min(alive.len()));
             for i in alive.split_off(keep) {
-                drop(std::fs::remove_file(self.place(&candidates[i], seeds[0], "checkpoint")));
+                let digest = self.digest(&candidates[i], seeds[0])?;
+                drop(std::fs::remove_file(self.file(&digest, "checkpoint")));
             }
             (until, share) = ((2 * until).min(iterations), 2);
         }
@@ -161,13 +159,16 @@ impl Race<'_> {
         Score { open: seeds.len() - reached.len(), iterations, metric }
     }
 
-    fn place(&self, candidate: &Candidate, seed: u64, ending: &str) -> PathBuf {
-        let mut hash = blake3::Hasher::new();
-        hash.update(env!("CARGO_PKG_VERSION").as_bytes()).update(self.metric.as_bytes());
-        for (key, value) in &candidate.setting.series.settings {
-            hash.update(format!("{key}={value}\n").as_bytes());
-        }
-        self.folder.join(format!("{}-{seed}.{ending}", &hash.finalize().to_hex()[..24]))
+    /// What a track belongs to: the candidate with everything that it depends on, the seed and the metric.
+    fn digest(&self, candidate: &Candidate, seed: u64) -> Result<[u8; 32]> {
+        let mut hash = candidate.setting.digest(self.files)?;
+        hash.update(self.metric.as_bytes()).update(&seed.to_le_bytes()).update(dibo::rows::cpu().as_bytes());
+        Ok(*hash.finalize().as_bytes())
+    }
+
+    fn file(&self, digest: &[u8; 32], ending: &str) -> PathBuf {
+        let name: String = digest.iter().take(12).map(|b| format!("{b:02x}")).collect();
+        self.folder.join(format!("{name}.{ending}"))
     }
 
     /// Brings all jobs to `until` iterations, on all cores; `None` if it was asked to stop.
@@ -185,75 +186,67 @@ impl Race<'_> {
                     loop {
                         let at = next.fetch_add(1, Relaxed);
                         let Some((i, seed)) = jobs.get(at) else { return };
-                        if STOP.load(Relaxed) {
+                        if stop::asked() {
                             return;
                         }
                         match self.one(&candidates[*i], *seed, until) {
-                            Ok(track) => *tracks[at].lock().expect("no panic while held") = track,
-                            Err(e) => *error.lock().expect("no panic while held") = Some(e),
+                            Ok(track) => *tracks[at].lock().unwrap_or_else(PoisonError::into_inner) = track,
+                            Err(e) => *error.lock().unwrap_or_else(PoisonError::into_inner) = Some(e),
                         }
                     }
                 });
             }
         });
-        if let Some(e) = error.into_inner().expect("all threads are done") {
+        if let Some(e) = error.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(e);
         }
-        let tracks = tracks.into_iter().map(|t| t.into_inner().expect("all threads are done")).collect();
-        Ok((!STOP.load(Relaxed)).then_some(tracks))
+        let tracks =
+            tracks.into_iter().map(|t| t.into_inner().unwrap_or_else(PoisonError::into_inner)).collect();
+        Ok((!stop::asked()).then_some(tracks))
     }
 
     fn one(&self, candidate: &Candidate, seed: u64, until: usize) -> Result<Track> {
-        let found = std::fs::read(self.place(candidate, seed, "track"))
-            .ok()
-            .and_then(|b| serde_json::from_slice::<Track>(&b).ok());
-        if let Some(track) = found
-            && (track.over || track.done() >= until)
-        {
-            return Ok(track);
+        let digest = self.digest(candidate, seed)?;
+        match unseal(&self.file(&digest, "track"), &digest) {
+            Kept::Found(bytes) => {
+                let track = serde_json::from_slice::<Track>(&bytes).context("a track cannot be read")?;
+                if track.over || track.done() >= until {
+                    return Ok(track);
+                }
+            }
+            Kept::Damaged(what) => self.progress.say(&format!("{what}: it is done again")),
+            Kept::Missing | Kept::Another => {}
         }
-        let (setting, threads) = (&candidate.setting, Threads::one());
-        let problem = setting.problem(seed, self.files, &threads)?;
-        let network = setting.graphs(setting.agents(seed, self.files)?, seed, self.files)?;
-        match &problem {
-            Problem::PolicyEvaluation(p) => {
-                self.go(candidate, seed, until, &*setting.algorithm, &**p, Simulator::new(network, threads))
-            }
-            Problem::Quadratic(p) => {
-                self.go(candidate, seed, until, &*setting.algorithm, &**p, Simulator::new(network, threads))
-            }
-            Problem::Robust(p) => {
-                self.go(candidate, seed, until, &*setting.algorithm, &**p, Simulator::new(network, threads))
-            }
-            Problem::Learning64(p) => {
-                self.go(candidate, seed, until, &*setting.algorithm, &**p, Simulator::new(network, threads))
-            }
-            Problem::Learning32(p) => {
-                self.go(candidate, seed, until, &*setting.algorithm32, &**p, Simulator::new(network, threads))
-            }
-        }
+        let place = Place { folder: self.files, threads: &Threads::one(), device: None };
+        let opened = open(&candidate.setting, seed, place)?;
+        opened.visit(Going { race: self, digest, until })
     }
+}
 
-    fn go<T: Real>(
-        &self,
-        candidate: &Candidate,
-        seed: u64,
-        until: usize,
-        algorithm: &dyn Algorithm<T>,
-        problem: &dyn Bilevel<T>,
-        mut network: Simulator<T>,
-    ) -> Result<Track> {
-        let half = self.place(candidate, seed, "checkpoint");
-        let resume = std::fs::read(&half).ok().and_then(|b| Checkpoint::<T>::from_bytes(&b).ok());
+/// One candidate with one seed on its way to the end of a rung.
+struct Going<'a> {
+    race: &'a Race<'a>,
+    digest: [u8; 32],
+    until: usize,
+}
+
+impl Visit for Going<'_> {
+    type Out = Track;
+
+    fn visit<T: Real>(self, ready: Ready<'_, T>) -> Result<Track> {
+        let Going { race, digest, until } = self;
+        let half = race.file(&digest, "checkpoint");
+        let resume = match unseal(&half, &digest) {
+            Kept::Found(bytes) => Checkpoint::<T>::from_bytes(&bytes).ok().map(Checkpoint::into_owned),
+            _ => None,
+        };
         let from = resume.as_ref().map_or(0, |c| c.k);
-        let mut rung = Rung { until, checkpoint: None, bar: self.bar, seen: from };
-        let plan = candidate.setting.run.plan();
-        let record =
-            engine::run(algorithm, problem, &mut network, &problem.start(), &plan, resume, &mut rung)
-                .map_err(anyhow::Error::msg)?;
+        let mut rung = Rung { until, checkpoint: None, progress: race.progress, seen: from };
+        let mut network = ready.network()?;
+        let record = ready.run(&mut *network, resume, &mut rung)?;
         let last = record.samples.last().map_or(0, |s| s.k);
-        self.spent.fetch_add(last - from, Relaxed);
-        let value = |s: &Sample| (s.k, s.get(self.metric).unwrap_or(f64::NAN));
+        race.spent.fetch_add(last - from, Relaxed);
+        let value = |s: &Sample| (s.k, s.get(race.metric).unwrap_or(f64::NAN));
         let track = Track {
             values: record.samples.iter().map(value).collect(),
             over: !matches!(record.outcome, Outcome::Stopped(_)),
@@ -261,12 +254,12 @@ impl Race<'_> {
             diverged: matches!(record.outcome, Outcome::Diverged(_)),
         };
         if let Some(checkpoint) = rung.checkpoint {
-            write_file(&half, &checkpoint.to_bytes())?;
+            seal(&half, &digest, &checkpoint.to_bytes())?;
         }
         // A run that Ctrl-C cut short keeps its checkpoint; its track would say more than the rung asked for.
         if track.over || last >= until {
             let text = serde_json::to_vec(&track).context("cannot write a track")?;
-            write_file(&self.place(candidate, seed, "track"), &text)?;
+            seal(&race.file(&digest, "track"), &digest, &text)?;
         }
         if track.over {
             let _ = std::fs::remove_file(&half);
@@ -279,18 +272,19 @@ impl Race<'_> {
 struct Rung<'a, T: Real> {
     until: usize,
     checkpoint: Option<Checkpoint<'static, T>>,
-    bar: &'a ProgressBar,
+    progress: &'a Progress,
     seen: usize,
 }
 
 impl<T: Real> Watch<T> for Rung<'_, T> {
     fn go_on(&mut self, k: usize) -> bool {
-        self.bar.inc((k - self.seen) as u64);
+        self.progress.inc((k - self.seen) as u64);
         self.seen = k;
-        k < self.until && !STOP.load(Relaxed)
+        k < self.until && !stop::asked()
     }
 
-    fn checkpoint(&mut self, checkpoint: Checkpoint<'_, T>) {
+    fn checkpoint(&mut self, checkpoint: Checkpoint<'_, T>) -> dibo::Result<()> {
         self.checkpoint = Some(checkpoint.into_owned());
+        Ok(())
     }
 }

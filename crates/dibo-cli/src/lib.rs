@@ -1,0 +1,246 @@
+//! The `dibo` command as a library: whoever brings a registry with problems or algorithms of its own gets every
+//! subcommand for them.
+//!
+//! ```no_run
+//! fn main() -> std::process::ExitCode {
+//!     dibo_cli::main(dibo_cli::standard())
+//! }
+//! ```
+//!
+//! `examples/own_command.rs` is such a command with a problem of its own.
+mod bench;
+#[cfg(feature = "net")]
+mod net;
+#[cfg(not(feature = "net"))]
+#[path = "no_net.rs"]
+mod net;
+mod run;
+mod tune;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use dibo_report::results::{Curves, Manifest, verify};
+use dibo_run::{Registry, Request, check, data, say, unsaid};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What comes with dibo: its problems, algorithms and graphs, the paper's experiments and claims.
+pub fn standard() -> Registry {
+    Registry::new().experiments(dibo_paper::EXPERIMENTS).judges(dibo_paper::claims::JUDGES)
+}
+
+/// Distributed bilevel optimisation over directed networks that change at every step.
+#[derive(Parser)]
+#[command(version, about, after_help = "With no command, the first experiment of `list` runs.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run an experiment: a TOML file or a name from `list`
+    Run(run::Options),
+    /// List the built-in experiments, problems, graphs and algorithms
+    List,
+    /// Say what can be expected of an experiment before it runs: graph, steps, time, memory, and a short trial
+    Check {
+        #[command(flatten)]
+        experiment: ExperimentOptions,
+        /// Seconds for the trials of all settings together
+        #[arg(long, default_value_t = 20.0)]
+        seconds: f64,
+    },
+    /// Find steps (and FAB's penalty) for an experiment, and write the best setting as a file that `run` takes
+    Tune(tune::Options),
+    /// Check a results folder's checksums and make its plots and report again
+    Report {
+        /// A folder that `run` made
+        folder: PathBuf,
+    },
+    /// Print exact iterates of a small explicit problem, to cross-check another program
+    Trace {
+        /// A JSON file with problem, graphs, starts and settings
+        input: PathBuf,
+    },
+    /// List the data sets, or get one: `data get mnist`
+    Data {
+        #[command(subcommand)]
+        action: Option<DataAction>,
+        /// Folder of the data sets [default: DIBO_DATA, else the platform's data folder]
+        #[arg(long, global = true)]
+        data: Option<PathBuf>,
+    },
+    /// Run some agents of an experiment in this process, with the others elsewhere on the network
+    Agent(net::AgentOptions),
+    /// Run all agents of an experiment as processes on this machine, connected like machines
+    Launch(net::LaunchOptions),
+    /// Make the report of a run from the folders of its processes
+    Gather(net::GatherOptions),
+    /// Make a test authority and certificates for the hosts of a network
+    Certificates(net::CertificateOptions),
+    /// Pass packets on between agents that cannot reach each other
+    Router(net::RouterOptions),
+    /// Measure iterations a second, and the ratio to other programs if they are given
+    Bench(bench::Options),
+}
+
+/// Which experiment, and what is changed of it.
+#[derive(clap::Args, Clone)]
+struct ExperimentOptions {
+    /// Path of a TOML file, or the name of a built-in experiment
+    experiment: String,
+    /// Change a value of the file: key=value, such as run.iterations=100 (may be repeated)
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// How many seeds to run (0, 1, …) instead of what the file says
+    #[arg(long)]
+    seeds: Option<u64>,
+    /// Folder of the data sets [default: DIBO_DATA, else the platform's data folder]
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Allow sweeps of more than 2,000 settings
+    #[arg(long)]
+    yes: bool,
+}
+
+impl ExperimentOptions {
+    fn request(&self) -> Request {
+        data::set_folder(self.data.clone());
+        Request { file: self.experiment.clone(), set: self.set.clone(), seeds: self.seeds, large: self.yes }
+    }
+}
+
+#[derive(Subcommand)]
+enum DataAction {
+    /// Download a data set and check its digests
+    Get {
+        /// mnist or fashion-mnist
+        name: String,
+    },
+}
+
+/// The whole command.
+pub fn main(registry: Registry) -> ExitCode {
+    let name = std::env::args_os().next().map(PathBuf::from);
+    let name =
+        name.and_then(|p| Some(p.file_stem()?.to_string_lossy().into_owned())).unwrap_or("dibo".into());
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(asked) if !asked.use_stderr() => {
+            say!("{asked}");
+            return ending(&name, Ok(ExitCode::SUCCESS));
+        }
+        Err(wrong) => {
+            let text = wrong.to_string();
+            let what = text.split("\n\nUsage").next().unwrap_or(&text).trim_start_matches("error: ");
+            let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+            eprintln!("{name}: {what}; `{name} --help` shows what there is");
+            return ExitCode::from(2);
+        }
+    };
+    let result = act(&registry, &name, command);
+    ending(&name, result)
+}
+
+/// One line that says what, where and what would be right.
+fn ending(name: &str, result: Result<ExitCode>) -> ExitCode {
+    match (result, unsaid()) {
+        (Err(e), _) => {
+            eprintln!("{name}: {}", format!("{e:#}").replace('\n', " "));
+            ExitCode::from(2)
+        }
+        // Whoever stops reading (`dibo list | head`) has what it wanted.
+        (Ok(code), Some(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => code,
+        (Ok(_), Some(e)) => {
+            eprintln!("{name}: cannot write to standard output: {e}");
+            ExitCode::from(2)
+        }
+        (Ok(code), None) => code,
+    }
+}
+
+fn act(registry: &Registry, name: &str, command: Option<Command>) -> Result<ExitCode> {
+    match command {
+        None => run::first(registry, name),
+        Some(Command::Run(options)) => run::run(registry, options),
+        Some(Command::List) => {
+            list(registry)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Check { experiment, seconds }) => {
+            anyhow::ensure!((0.0..=1e6).contains(&seconds), "--seconds is {seconds}; it must be 0 or more");
+            let experiment = registry.load(&experiment.request())?;
+            let (text, good) = check::explain(&experiment, cores(), Duration::from_secs_f64(seconds))?;
+            say!("{}", text.trim_end());
+            Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(2) })
+        }
+        Some(Command::Tune(options)) => tune::tune(registry, options),
+        Some(Command::Report { folder }) => {
+            for damaged in verify(&folder)? {
+                // What is drawn from the rest is made anew; numbers are not.
+                let drawn = damaged.contains("report.html") || damaged.contains("plots/");
+                anyhow::ensure!(drawn, "{damaged}: the runs in it must be done again");
+                say!("{damaged}: made anew");
+            }
+            let manifest = Manifest::read(&folder)?;
+            let curves = Curves::read_csv(&folder.join("curves.csv"))?;
+            run::finish(registry, &folder, &manifest, &curves)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Trace { input }) => {
+            let fail = || format!("cannot read {}", input.display());
+            let text = std::fs::read_to_string(&input).with_context(fail)?;
+            let iterates =
+                dibo::trace::trace(&text).map_err(|e| anyhow::anyhow!("{}: {e}", input.display()))?;
+            say!("{iterates:#}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Data { action, data }) => {
+            data::set_folder(data);
+            match action {
+                None => say!("{}", data::list().trim_end()),
+                Some(DataAction::Get { name }) => say!("{}", data::get(&name)?),
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Agent(options)) => net::agent(registry, options),
+        Some(Command::Launch(options)) => net::launch(registry, options),
+        Some(Command::Gather(options)) => net::gather(registry, options),
+        Some(Command::Certificates(options)) => net::certificates(options),
+        Some(Command::Router(options)) => net::router(options),
+        Some(Command::Bench(options)) => {
+            bench::run(registry, &options)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// All cores.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}
+
+/// The number of threads that was asked for.
+fn threads(asked: Option<usize>) -> Result<usize> {
+    let threads = asked.unwrap_or_else(cores);
+    anyhow::ensure!(threads > 0 && threads <= 1024, "--threads is {threads}; it must be between 1 and 1024");
+    Ok(threads)
+}
+
+fn list(registry: &Registry) -> Result<()> {
+    say!("Experiments (run NAME):");
+    for (name, _) in &registry.experiments {
+        let e = registry.load(&Request { file: name.to_string(), ..Request::default() })?;
+        say!("  {name:<24} {}", e.title);
+    }
+    let names = |names: Vec<&str>| names.join(", ");
+    say!("\nProblems (kind in [problem]): {}", names(registry.problems.iter().map(|p| p.name).collect()));
+    say!("Graphs (kind in [graph]): {}", names(registry.graphs.iter().map(|g| g.name).collect()));
+    say!("\nAlgorithms (name in an [[algorithm]]):");
+    for algorithm in &registry.algorithms {
+        say!("  {:<24} {}", algorithm.name, algorithm.label);
+    }
+    Ok(())
+}

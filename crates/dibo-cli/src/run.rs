@@ -1,0 +1,188 @@
+//! `run`: an experiment with all its settings and seeds, its results and its report.
+use crate::{ExperimentOptions, threads};
+use anyhow::Result;
+use dibo_report::judge;
+use dibo_report::report::{self, Body, Extra};
+use dibo_report::results::{Curves, Figure, Folder, Manifest};
+use dibo_run::device::{Device, Engine, Precision};
+use dibo_run::runner::{self, identity};
+use dibo_run::{Experiment, Registry, check, pictures, say, stop};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What a user can choose about a run.
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    experiment: ExperimentOptions,
+    /// Folder for the results [default: results/NAME]
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Threads to use [default: all cores]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Where to compute: cpu or cuda
+    #[arg(long, default_value = "cpu", value_parser = device)]
+    device: Device,
+    /// How a GPU computes matrix products: tf32 or bf16
+    #[arg(long, default_value = "tf32", value_parser = precision)]
+    precision: Precision,
+    /// Show no progress
+    #[arg(long)]
+    quiet: bool,
+    /// Do everything anew instead of going on where an earlier run stopped
+    #[arg(long)]
+    fresh: bool,
+    /// Record more along the runs: `theory` for the proof's errors, distances, Lyapunov function and
+    /// invariants
+    #[arg(long, value_name = "WHAT", value_parser = ["theory"])]
+    watch: Option<String>,
+}
+
+fn device(word: &str) -> Result<Device, String> {
+    match word {
+        "cpu" => Ok(Device::Cpu),
+        "cuda" => Ok(Device::Cuda),
+        _ => Err("known are cpu and cuda".into()),
+    }
+}
+
+fn precision(word: &str) -> Result<Precision, String> {
+    match word {
+        "tf32" => Ok(Precision::Tf32),
+        "bf16" => Ok(Precision::Bf16),
+        _ => Err("known are tf32 and bf16".into()),
+    }
+}
+
+/// The first built-in experiment: the quick start.
+pub fn first(registry: &Registry, name: &str) -> Result<ExitCode> {
+    let Some((first, _)) = registry.experiments.first() else {
+        anyhow::bail!("no experiment is given; `{name} --help` shows all commands");
+    };
+    say!("{name} {}: {first}. `{name} --help` shows all commands.\n", env!("CARGO_PKG_VERSION"));
+    let experiment = ExperimentOptions {
+        experiment: first.to_string(),
+        set: Vec::new(),
+        seeds: None,
+        data: None,
+        yes: false,
+    };
+    run(
+        registry,
+        Options {
+            experiment,
+            out: None,
+            threads: None,
+            device: Device::Cpu,
+            precision: Precision::Tf32,
+            quiet: false,
+            fresh: true,
+            watch: None,
+        },
+    )
+}
+
+/// Where results go: a folder of its own for what `--set` changes.
+pub fn out_folder(out: Option<PathBuf>, experiment: &Experiment) -> Result<PathBuf> {
+    if let Some(out) = out {
+        return Ok(out);
+    }
+    let name = match experiment.overrides.is_empty() && !experiment.watch {
+        true => experiment.name.clone(),
+        false => {
+            let digest = identity(experiment)?;
+            let short: String = digest.iter().take(3).map(|b| format!("{b:02x}")).collect();
+            format!("{}-{short}", experiment.name)
+        }
+    };
+    Ok(Path::new("results").join(name))
+}
+
+/// Runs an experiment and writes its report.
+pub fn run(registry: &Registry, options: Options) -> Result<ExitCode> {
+    let mut experiment = registry.load(&options.experiment.request())?;
+    let threads = threads(options.threads)?;
+    let device = match options.device {
+        Device::Cpu => None,
+        Device::Cuda => Some(Engine::new(options.precision)?),
+    };
+    say!("{}: {}", experiment.name, experiment.title);
+    if options.watch.is_some() {
+        experiment.watch = true;
+        experiment.figures.extend(watched_figures());
+    }
+    let out = out_folder(options.out, &experiment)?;
+    let needed = check::needed(&experiment, threads, &out)?;
+    check::before(&mut experiment)?;
+    let folder = Folder::open(&out, &experiment.name, &identity(&experiment)?, options.fresh)?;
+    stop::watch()?;
+    say!("{}", check::announce(&experiment, needed, threads, device.is_some())?);
+    for setting in &experiment.settings {
+        for warning in &setting.series.warnings {
+            say!("  warning: {}: {warning}", setting.series.label);
+        }
+    }
+    let options = runner::Options { out: out.clone(), threads, device, quiet: options.quiet };
+    let (manifest, curves) = runner::run(&experiment, &options)?;
+    keep(registry, &experiment, &out, &manifest, &curves)?;
+    folder.finish()?;
+    for run in manifest.runs.iter().filter(|r| r.outcome == "broken") {
+        let reason = run.reason.as_deref().unwrap_or("an invariant is broken");
+        say!("{}, seed {}: stopped, {reason}", manifest.series[run.series].label, run.seed);
+    }
+    if stop::asked() {
+        say!("stopped early; the same command goes on from here");
+        return Ok(ExitCode::from(130));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The plots of what `--watch theory` records.
+fn watched_figures() -> Vec<Figure> {
+    let about = [
+        ("V_D", "Consensus error V_D: distance of the agents from their α-weighted averages"),
+        ("V_S", "Tracking error V_S: distance of the trackers from the sum of directions"),
+        ("y_gap", "Distance of ŷ from y_λ*(x̂)"),
+        ("z_gap", "Distance of ẑ from y*(x̂)"),
+        ("lyapunov", "Lyapunov function Φ; inside the proved conditions it falls at every step"),
+        ("penalty_bias", "The penalty's bias: distance between ∇L_λ* and ∇F* at x̂"),
+    ];
+    let figure = |(name, title): (&str, &str)| Figure {
+        title: title.into(),
+        name: format!("theory-{}", name.to_lowercase().replace('_', "-")),
+        ..Figure::line(name, "y")
+    };
+    about.map(figure).into()
+}
+
+/// Writes the results and the report.
+pub fn keep(
+    registry: &Registry,
+    experiment: &Experiment,
+    out: &Path,
+    manifest: &Manifest,
+    curves: &Curves,
+) -> Result<()> {
+    manifest.write(out)?;
+    curves.write_csv(&out.join("curves.csv"))?;
+    curves.write_parquet(&out.join("curves.parquet"))?;
+    pictures::topology(experiment, out)?;
+    finish(registry, out, manifest, curves)
+}
+
+/// Judges, draws and writes the page, and says what came out.
+pub fn finish(registry: &Registry, out: &Path, manifest: &Manifest, curves: &Curves) -> Result<()> {
+    let judged = judge::judge(&registry.judges, manifest, curves);
+    let mut extras = judge::extras(&registry.judges, manifest, curves);
+    extras.extend(report::memory::extra(manifest));
+    let kept = pictures::kept(out, manifest).into_iter();
+    extras.extend(kept.map(|(title, svg)| Extra { title, body: Body::Svg(svg) }));
+    let page = report::write(out, manifest, curves, &judged, &extras)?;
+    say!("\n{}", report::terminal_table(manifest));
+    if !judged.is_empty() {
+        say!("{}", judge::terminal(&judged));
+    }
+    say!("{:.1} s; report: {}", manifest.seconds, page.display());
+    Ok(())
+}
