@@ -16,6 +16,20 @@ pub type Judged = Result<(Verdict, String, String), String>;
 /// A judge sees results in which every series has a run for every seed, and none was stopped. Runs that
 /// diverged may be among them: the reading names them, and the judge sees to it that none of them passes for
 /// a success. Where a run is broken nothing is judged, unless the judge counts such runs.
+///
+/// ```
+/// use dibo_report::judge::{Judge, Judged, Run};
+/// use dibo_report::report::claims::Verdict;
+///
+/// /// Every run reaches its target.
+/// fn all_reach(run: &Run<'_>) -> Judged {
+///     let slow: Vec<usize> = run.series(|i| !run.all_reached(i));
+///     let verdict = if slow.is_empty() { Verdict::Holds } else { Verdict::DoesNotHold };
+///     Ok((verdict, format!("{} series do not", slow.len()), "runs that reach the target".into()))
+/// }
+///
+/// const MINE: &[Judge] = &[Judge::new("REACH", "Every run reaches its target", all_reach)];
+/// ```
 #[derive(Clone, Copy)]
 pub struct Judge {
     /// Its id, as experiment files give it, such as `P1`.
@@ -118,11 +132,11 @@ fn missing(manifest: &Manifest) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// The series of which some seeds are wanted, with these seeds: `FAB ν=0.3 (seeds 1, 2)`; the first eight.
+/// The series of which some seeds are wanted, with these: `FAB ν=0.3 (seeds 1, 4 to 9)`; the first five.
 fn named(manifest: &Manifest, wanted: impl Fn(&u64, usize) -> bool) -> String {
-    const MOST: usize = 8;
+    const MOST: usize = 5;
     let seeds_of = |index: usize| -> Option<String> {
-        let seeds: Vec<&u64> = manifest.seeds.iter().filter(|seed| wanted(seed, index)).collect();
+        let seeds: Vec<u64> = manifest.seeds.iter().copied().filter(|seed| wanted(seed, index)).collect();
         let label = &manifest.series[index].label;
         match seeds[..] {
             [] => None,
@@ -130,7 +144,7 @@ fn named(manifest: &Manifest, wanted: impl Fn(&u64, usize) -> bool) -> String {
                 Some(format!("{label} (all seeds)"))
             }
             [seed] => Some(format!("{label} (seed {seed})")),
-            _ => Some(format!("{label} (seeds {})", list(seeds.iter().map(|seed| seed.to_string())))),
+            _ => Some(format!("{label} (seeds {})", ranges(&seeds))),
         }
     };
     let all: Vec<String> = (0..manifest.series.len()).filter_map(seeds_of).collect();
@@ -139,12 +153,28 @@ fn named(manifest: &Manifest, wanted: impl Fn(&u64, usize) -> bool) -> String {
     if more > 0 { format!("{text} and {more} more series") } else { text }
 }
 
+/// Seeds in words, three and more in a row by their ends: `1, 4 to 9`.
+fn ranges(seeds: &[u64]) -> String {
+    let rows = seeds.chunk_by(|a, b| a.checked_add(1) == Some(*b));
+    let words = rows.flat_map(|row| match row {
+        [first, _, .., last] => vec![format!("{first} to {last}")],
+        few => few.iter().map(u64::to_string).collect(),
+    });
+    list(words)
+}
+
 /// The claims as lines for the terminal, at most 80 characters wide; the ids stand in a column of their own.
 pub fn terminal(claims: &[Claim]) -> String {
     let widest = claims.iter().map(|claim| claim.id.chars().count()).max().unwrap_or(0).clamp(5, 20);
     let mut text = String::new();
     for claim in claims {
-        let number = if claim.number.is_empty() { &claim.reading } else { &claim.number };
+        // What many claims lack is said once.
+        let same = |other: &&Claim| claim.number.is_empty() && other.reading == claim.reading;
+        let number = match claims.iter().find(same).filter(|other| other.id != claim.id) {
+            Some(other) => format!("as {}", other.id),
+            None if claim.number.is_empty() => claim.reading.clone(),
+            None => claim.number.clone(),
+        };
         let words = format!("{}: {} ({number})", claim.statement, claim.verdict.words());
         let ids = words::folded(&claim.id, widest, 0);
         let lines = words::folded(&words, 79 - widest, 0);

@@ -97,7 +97,8 @@ fn runs_that_failed_are_named_or_counted() {
 fn long_lists_of_runs_are_cut() {
     let mut manifest = results([["", ""], ["", ""]]);
     manifest.series = vec![manifest.series[1].clone(); 20];
-    assert!(missing(&manifest).ends_with("two (all seeds) and 12 more series"), "{}", missing(&manifest));
+    assert_eq!(ranges(&[1, 4, 5, 6, 9, 10, u64::MAX]), "1, 4 to 6, 9, 10, 18446744073709551615");
+    assert!(missing(&manifest).ends_with("two (all seeds) and 15 more series"), "{}", missing(&manifest));
 }
 
 #[test]
@@ -115,5 +116,7 @@ fn claims_fit_the_terminal() {
         terminal(&[claim("P1", &long), claim("MY-OWN-CLAIM", &whole), claim(&"X".repeat(50), "short")]);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert_eq!(text.matches('η').count(), 900, "nothing is lost");
+    let text = terminal(&claims([["finished", "stopped"], ["", ""]]));
+    assert!(text.matches("no run of").count() == 1 && text.contains("not measured (as EASY)"), "{text}");
     assert!(terminal(&claims([["finished"; 2]; 2])).starts_with("EASY  It always holds: holds (1)\n"));
 }

@@ -193,13 +193,14 @@ pub struct Folder {
 impl Folder {
     /// Opens or makes the folder of the experiment `name`, where `digest` is that of its settings.
     ///
-    /// It is refused if another process holds it, or if it belongs to another experiment or to other settings
-    /// of the same one, unless `fresh` takes it over: then dibo's own files in it are removed, and no others.
+    /// It is refused if another process holds it, or if it has results of another experiment or of other
+    /// settings of the same one, unless `fresh` takes it over: then dibo's own files in it are removed, and
+    /// no others.
     pub fn open(path: &Path, name: &str, digest: &[u8; HASH], fresh: bool) -> Result<Folder> {
         check_name("the experiment's name", name)?;
         let mut folder = Folder { path: path.into(), lock: None, made: Vec::new() };
         folder.acquire()?;
-        if fresh {
+        if fresh || is_bare(path) {
             remove_own(path)?;
         } else {
             folder.check(name, digest)?;
@@ -296,11 +297,7 @@ impl Drop for Folder {
                 // Does nothing unless it is empty.
                 let _ = std::fs::remove_dir(self.path.join(name));
             }
-            let Ok(entries) = std::fs::read_dir(&self.path) else { return };
-            let bare = |entry: std::io::Result<std::fs::DirEntry>| {
-                entry.is_ok_and(|entry| [LOCK, IDENTITY].iter().any(|own| entry.file_name() == *own))
-            };
-            if !entries.into_iter().all(bare) {
+            if !is_bare(&self.path) {
                 return;
             }
             if !cfg!(unix) {
@@ -314,6 +311,15 @@ impl Drop for Folder {
             let _ = std::fs::remove_dir(folder);
         }
     }
+}
+
+/// Whether nothing is in a folder but what `Folder` itself puts there: as a run leaves it that was ended
+/// before it had a result.
+fn is_bare(path: &Path) -> bool {
+    let own = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| [LOCK, IDENTITY].iter().any(|own| entry.file_name() == *own))
+    };
+    std::fs::read_dir(path).is_ok_and(|mut entries| entries.all(own))
 }
 
 /// Whether an open file is still the one of this name, and not one that was removed in between.

@@ -260,6 +260,10 @@ fn a_run_that_leaves_nothing_leaves_no_folder() {
     std::fs::create_dir_all(&before).unwrap();
     drop(Folder::open(&before, "small", &A, false).unwrap());
     assert!(before.exists());
+    // A run that was killed left nothing but its name: the next one may be another.
+    seal(&before.join(IDENTITY), &A, b"small").unwrap();
+    drop(Folder::open(&before, "other", &B, false).unwrap());
+    assert_eq!(unseal(&before.join(IDENTITY), &B), Kept::Found(b"other".into()));
     // A file is no folder.
     std::fs::write(place.0.join("file"), b"").unwrap();
     assert!(error(Folder::open(&place.0.join("file"), "small", &A, false)).contains("--out"));
