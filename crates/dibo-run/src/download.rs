@@ -1,8 +1,8 @@
 //! `dibo data get`: from the Parquet files of the Hugging Face hub to the official IDX files, which are put
 //! in place only if every digest is right.
-use crate::results::write_file;
 use anyhow::{Context, Result, bail, ensure};
 use dibo::data::{FILES, md5_hex};
+use dibo_report::results::write_file;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use std::path::Path;

@@ -1,14 +1,20 @@
 //! The readers of experiment files: sweeps, and a million damaged inputs without a panic (`DIBO_FUZZ=1000000
 //! cargo test --release fuzz`).
-use super::text::Source;
-use super::*;
-use crate::results::{Curves, Manifest};
+use crate::{Experiment, Registry};
+use anyhow::Result;
+use dibo_report::results::{Curves, Manifest};
+use std::collections::BTreeSet;
+use std::path::Path;
 
-const FILE: &str = include_str!("../../../dibo-paper/experiments/sensitivity.toml");
-const TRACE: &str = include_str!("../../../dibo/tests/data/oracle-input.json");
+const TRACE: &str = include_str!("../tests/trace.json");
 
-fn read(text: &str) -> Result<Experiment> {
-    parse(Source { name: "test.toml".into(), text: text.into() }, "test", Path::new("."))
+fn sensitivity() -> &'static str {
+    dibo_paper::EXPERIMENTS.iter().find(|e| e.0 == "sensitivity").map_or("", |e| e.1)
+}
+
+fn read(registry: &Registry, text: &str, set: &[String]) -> Result<Experiment> {
+    let source = registry.source("test.toml".into(), text);
+    registry.parse(source.with(set)?, "test", Path::new("."), false)
 }
 
 #[test]
@@ -17,24 +23,23 @@ fn lists_are_sweeps_and_labels_tell_them_apart() {
         3]\n[[algorithm]]\nname = \"fab\"\nlambda = 1\n\
                 eta_x = [0.1, { start = 0.2, decay = 0.01 }]\neta_y = 0.1\n[[algorithm]]\nname = \
                 \"fab\"\nlambda = 2\neta_x = 0.1\neta_y = 0.1\n";
-    let experiment = read(text).unwrap();
+    let experiment = read(&Registry::new(), text, &[]).unwrap();
     let labels: Vec<_> = experiment.settings.iter().map(|s| s.series.label.as_str()).collect();
     assert_eq!(labels[0], "FAB agents=2 ηx=0.1");
     assert_eq!(labels.len(), 6);
     assert_eq!(labels.iter().collect::<BTreeSet<_>>().len(), 6, "{labels:?}");
-    assert_eq!(experiment.settings[1].algorithm.penalty_steps(100).unwrap().eta[0], 0.1);
+    assert_eq!(experiment.settings[1].parameters().penalty_steps(100).unwrap().eta[0], 0.1);
 }
 
 #[test]
 fn overrides_reach_every_algorithm() {
-    let source = Source { name: "test.toml".into(), text: FILE.into() };
     let set = ["algorithm.eta_x=0.5".to_string(), "run.iterations=7".into(), "seeds=3".into()];
-    let experiment = parse(source.with(&set).unwrap(), "test", Path::new(".")).unwrap();
+    let experiment = read(&Registry::new(), sensitivity(), &set).unwrap();
     assert!(
         experiment
             .settings
             .iter()
-            .all(|s| s.algorithm.penalty_steps(0).unwrap().eta[0] == 0.5 && s.run.iterations == 7)
+            .all(|s| s.parameters().penalty_steps(0).unwrap().eta[0] == 0.5 && s.run.iterations == 7)
     );
     assert_eq!(experiment.seeds.len(), 3);
 }
@@ -106,14 +111,28 @@ impl Damage {
 #[test]
 fn fuzz_readers() {
     let count: usize = std::env::var("DIBO_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000);
-    let small: String = FILE.lines().take(45).map(|l| format!("{l}\n")).collect();
+    let registry = Registry::new();
+    let small: String = sensitivity().lines().take(45).map(|l| format!("{l}\n")).collect();
     let trace = TRACE.replace("100\n ]", "5\n ]");
     let folder = tempfile::tempdir().unwrap();
     let mut damage = Damage(1);
     let (mut good, mut bad) = (0, 0);
     for i in 0..count {
         let result = match i % 4 {
-            0 | 1 => read(&String::from_utf8_lossy(&damage.to(&small))).map(drop),
+            0 => read(&registry, &String::from_utf8_lossy(&damage.to(&small)), &[]).map(drop),
+            // A good file with a damaged --set, as often as a damaged file.
+            1 => {
+                let keys = [
+                    "run.iterations=7",
+                    "seeds=3",
+                    "algorithm.eta_x=[0.1, 0.2]",
+                    "graph.kind=\"file\"",
+                    "name=x",
+                ];
+                let set = keys[damage.below(keys.len())];
+                let set = String::from_utf8_lossy(&damage.to(set)).into_owned();
+                read(&registry, &small, &[set]).map(drop)
+            }
             2 => dibo::trace::trace(&String::from_utf8_lossy(&damage.to(&trace)))
                 .map(drop)
                 .map_err(anyhow::Error::msg),

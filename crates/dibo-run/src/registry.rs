@@ -95,6 +95,16 @@ impl Registry {
         self
     }
 
+    /// Adds a problem some of whose keys have lists as values; lists of other keys are sweeps.
+    pub fn list_valued_problem<K: Kind + Serialize + DeserializeOwned + 'static>(
+        mut self,
+        name: &'static str,
+        lists: &'static [&'static str],
+    ) -> Self {
+        self.problems.push(ProblemEntry { lists, ..ProblemEntry::of::<K>(name) });
+        self
+    }
+
     /// Adds an algorithm.
     pub fn algorithm<A: Readable>(mut self, name: &'static str, label: &'static str) -> Self {
         self.visit::<A>(name, label);

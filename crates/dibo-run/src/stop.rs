@@ -9,8 +9,12 @@ pub fn asked() -> bool {
     STOP.load(Relaxed)
 }
 
-/// Watches for the wish; a second one leaves at once.
+/// Watches for the wish, from the first call on; a second wish leaves at once.
 pub fn watch() -> Result<()> {
+    static WATCHING: AtomicBool = AtomicBool::new(false);
+    if WATCHING.swap(true, Relaxed) {
+        return Ok(());
+    }
     let handler = || {
         if STOP.swap(true, Relaxed) {
             std::process::exit(130);

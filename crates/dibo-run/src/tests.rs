@@ -1,11 +1,27 @@
 //! Experiment files: cases, groups, and that every built-in one runs.
-use super::*;
-use crate::{check, claims, report, runner};
+use crate::door::{Place, open};
+use crate::problems::Numbers;
+use crate::section::Source;
+use crate::{Experiment, Registry, Request, Setting, check, pictures, runner};
+use anyhow::Result;
+use dibo::rows::Threads;
+use dibo_report::{judge, report};
+use std::path::Path;
+use std::time::Duration;
+
+fn registry() -> Registry {
+    Registry::new().experiments(dibo_paper::EXPERIMENTS).judges(dibo_paper::claims::JUDGES)
+}
+
+fn load(name: &str, set: &[String]) -> Result<Experiment> {
+    registry().load(&Request { file: name.into(), set: set.to_vec(), ..Request::default() })
+}
 
 fn read(text: &str, overrides: &[&str]) -> Result<Experiment> {
-    let source = Source { name: "test.toml".into(), text: text.into() };
+    let registry = registry();
+    let source: Source = registry.source("test.toml".into(), text);
     let overrides: Vec<String> = overrides.iter().map(|o| o.to_string()).collect();
-    parse(source.with(&overrides)?, "test", Path::new("."))
+    registry.parse(source.with(&overrides)?, "test", Path::new("."), false)
 }
 
 const CASES: &str = r#"
@@ -83,9 +99,12 @@ tau = 0
 eta = 0.005
 "#;
     let e = read(text, &[]).unwrap();
-    let starts = |s: &Setting| match s.problem(0, Path::new("."), &Threads::one()).unwrap() {
-        Problem::Learning32(p) => dibo::problem::Bilevel::start(&*p).x,
-        _ => panic!("tuning is learning"),
+    let starts = |s: &Setting| {
+        let place = Place { folder: Path::new("."), threads: &Threads::one(), device: None };
+        match open(s, 0, place).unwrap().built.problem {
+            Numbers::F32(p, _) => p.start().x,
+            Numbers::F64(..) => panic!("tuning has 32 bits here"),
+        }
     };
     assert_eq!(
         e.settings.iter().map(starts).collect::<Vec<_>>(),
@@ -94,63 +113,66 @@ eta = 0.005
     // Whoever learns τ = x itself is told that it may fall below 0; it is also what a file gets that says
     // nothing.
     let plain = |text: &str| {
-        read(text, &[]).unwrap().settings.iter().map(Setting::learns_plain_tau).collect::<Vec<_>>()
+        let warned = |s: &Setting| s.problem.caution(&*s.algorithm).is_some();
+        read(text, &[]).unwrap().settings.iter().map(warned).collect::<Vec<_>>()
     };
     assert_eq!(plain(text), [false, true, false]);
     assert_eq!(plain(&text.replace("tau_form = \"exp\"", "")), [true, true, false]);
     let error = format!("{:#}", read(&text.replace("\"plain\"", "\"square\""), &[]).err().unwrap());
-    assert!(error.contains("test.toml:16") && error.contains("plain, projected, exp, softplus"), "{error}");
+    assert!(
+        error.contains("test.toml:16") && error.contains("`plain`, `projected`, `exp`, `softplus`"),
+        "{error}"
+    );
+}
+
+/// Values that let an experiment run without downloaded data, for three iterations: the part of MNIST that comes with
+/// dibo stands in, with fewer samples where fixed numbers are asked for.
+fn short(full: &Experiment) -> Vec<String> {
+    let mut short = vec!["run.iterations=3".to_string(), "run.every=1".into()];
+    let has = |key: &str| full.settings[0].series.settings.get(key);
+    if has("problem.data").is_some() {
+        short.push("problem.data=mnist-2500".into());
+        if has("problem.model").is_some_and(|m| m == "bert") {
+            short.push("problem.model=linear".into());
+        }
+        if has("problem.samples").is_some() {
+            short.push("problem.samples=0".into());
+        }
+        if has("problem.train").is_some_and(|t| t.len() > 4) {
+            short.extend(["problem.train=2000", "problem.validation=500"].map(String::from));
+        }
+    }
+    short
 }
 
 /// Each built-in experiment is read, checked, explained, run for a few iterations, judged and drawn.
 #[test]
 fn every_built_in_experiment_runs() {
-    let folder = std::env::temp_dir().join(format!("dibo-built-in-{}", std::process::id()));
-    for (name, _) in BUILT_IN {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, _) in dibo_paper::EXPERIMENTS {
         let full = load(name, &[]).unwrap();
         assert!(!full.title.is_empty() && full.about.len() > 100 && !full.figures.is_empty(), "{name}");
-        let mut short = vec!["run.iterations=3".to_string(), "run.every=1".into()];
-        if full.settings[0].series.settings.contains_key("problem.data") {
-            // Tests have no downloaded data: the part of MNIST that comes with dibo stands in, with fewer
-            // samples where fixed numbers are asked for.
-            short.push("problem.data=mnist-2500".into());
-            if full.settings[0].series.settings.get("problem.model").is_some_and(|m| m == "bert") {
-                short.push("problem.model=linear".into());
-            }
-            if full.settings[0].series.settings.contains_key("problem.samples") {
-                short.push("problem.samples=0".into());
-            }
-            if full.settings[0].series.settings.get("problem.train").is_some_and(|t| t.len() > 4) {
-                short.extend(["problem.train=2000", "problem.validation=500"].map(String::from));
-            }
-        }
-        let mut e = load(name, &short).unwrap();
+        let mut e = load(name, &short(&full)).unwrap();
         e.seeds.truncate(1);
-        check::before(&mut e).unwrap();
-        if e.settings[0].agents(0, &e.folder).unwrap() <= 100 {
-            assert!(check::explain(&e).unwrap().contains("smallest weights"), "{name}");
+        check::before(&mut e).unwrap_or_else(|e| panic!("{name}: {e:#}"));
+        if e.settings[0].agents(&e.folder).unwrap() <= 100 {
+            let (text, _) = check::explain(&e, 2, Duration::from_millis(50)).unwrap();
+            assert!(text.contains("smallest weights") && text.contains("Needs: about"), "{name}: {text}");
         }
-        let out = folder.join(name);
-        let options = runner::Options {
-            out: out.clone(),
-            overrides: vec!["run.iterations=3".into()],
-            threads: 2,
-            engine: None,
-            quiet: true,
-        };
+        let out = folder.path().join(name);
+        let options = runner::Options { out: out.clone(), threads: 2, device: None, quiet: true };
         let (manifest, curves) = runner::run(&e, &options).unwrap();
-        check::pictures(&e, &out).unwrap();
-        let judged = claims::judge(&manifest, &curves);
+        pictures::topology(&e, &out).unwrap();
+        let judged = judge::judge(dibo_paper::claims::JUDGES, &manifest, &curves);
         assert_eq!(judged.len(), e.claims.len());
         assert!(judged.iter().all(|c| !c.statement.is_empty()), "{name} asks for a claim that nobody judges");
-        let page =
-            report::write(&out, &manifest, &curves, &judged, &claims::extras(&manifest, &curves)).unwrap();
+        let extras = judge::extras(dibo_paper::claims::JUDGES, &manifest, &curves);
+        let page = report::write(&out, &manifest, &curves, &judged, &extras).unwrap();
         let text = std::fs::read_to_string(page).unwrap();
         let undrawn = text.split("Not drawn").nth(1).map(|t| t.chars().take(120).collect::<String>());
         // Three iterations are too few for a value at the end of a run that stops at a target.
         assert!(undrawn.is_none(), "{name}: {undrawn:?}");
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// Of the table's 21 rows exactly the divergent ones carry the warning about ηy and ηz, on each of the ten
@@ -158,7 +180,7 @@ fn every_built_in_experiment_runs() {
 #[test]
 fn the_table_s_divergent_rows_are_warned_of_and_no_others() {
     let e = load("sensitivity", &[]).unwrap();
-    let mut known = check::Known::default();
+    let mut known = check::Cache::default();
     for setting in &e.settings {
         let value = |key: &str| setting.series.settings.get(key).map(|v| v.parse::<f64>().unwrap());
         let (y, z) = (value("algorithm.eta_y").unwrap(), value("algorithm.eta_z"));
@@ -177,7 +199,7 @@ fn the_table_s_divergent_rows_are_warned_of_and_no_others() {
 #[test]
 fn rings_are_warned_of_where_they_diverge() {
     let e = load("ring-size", &["run.iterations=50000".into()]).unwrap();
-    let mut known = check::Known::default();
+    let mut known = check::Cache::default();
     let mut warned = |blocks: &str, eta: &str, agents: &str| {
         let text = |s: &Setting, key: &str| s.series.settings.get(key).cloned().unwrap_or_default();
         let wanted = |s: &&Setting| {
