@@ -108,13 +108,13 @@ pub fn run(registry: &Registry, options: Options) -> Result<ExitCode> {
         Device::Cuda => Some(Engine::new(options.precision)?),
     };
     say!("{}: {}", experiment.name, experiment.title);
-    if options.watch.is_some() {
-        experiment.watch = true;
-        experiment.figures.extend(watched_figures());
-    }
+    experiment.watch = options.watch.is_some();
     let out = out_folder(options.out, &experiment)?;
     let needed = check::needed(&experiment, threads, &out)?;
     check::before(&mut experiment)?;
+    if experiment.watch {
+        experiment.figures.extend(watched_figures());
+    }
     let folder = Folder::open(&out, &experiment.name, &identity(&experiment)?, options.fresh)?;
     stop::watch()?;
     say!("{}", check::announce(&experiment, needed, threads, device.is_some())?);

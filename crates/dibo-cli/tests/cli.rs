@@ -123,7 +123,11 @@ fn bad_input_gets_one_clear_line_and_exit_code_2() {
             "kind = \"erdos-renyi\"",
             &["bad.toml", "not strongly connected", "cannot reach agent", "allow_disconnected"],
         ),
-        ("kind = \"cycle\"", "kind = \"file\"\nfile = \"missing.json\"", &["bad.toml", "missing.json"]),
+        (
+            "kind = \"cycle\"\nnu = 0.3",
+            "kind = \"file\"\nfile = \"missing.json\"",
+            &["bad.toml", "missing.json"],
+        ),
         ("kind = \"policy-evaluation\"", "kind = \"poker\"", &["bad.toml:5", "poker", "quadratic"]),
         ("iterations = 400", "iterations = 0", &["bad.toml:15", "iterations is 0"]),
         ("seeds = 2", "seeds = 0", &["bad.toml:2", "seeds"]),
@@ -168,11 +172,9 @@ fn a_matrix_that_is_not_stochastic_is_refused() {
         (half, "[[1.5,0.5],[-0.5,0.5]]", "B of graph 0 holds -0.5"),
     ] {
         std::fs::write(folder.path().join("graphs.json"), format!("[{{\"A\": {a}, \"B\": {b}}}]")).unwrap();
-        let file = SMALL.replacen("kind = \"cycle\"", "kind = \"file\"\nfile = \"graphs.json\"", 1).replacen(
-            "agents = 5",
-            "agents = 2",
-            1,
-        );
+        let file = SMALL
+            .replacen("kind = \"cycle\"\nnu = 0.3", "kind = \"file\"\nfile = \"graphs.json\"", 1)
+            .replacen("agents = 5", "agents = 2", 1);
         std::fs::write(folder.path().join("bad.toml"), file).unwrap();
         let output = dibo(folder.path(), &["run", "bad.toml", "--quiet"]);
         assert_eq!(output.status.code(), Some(2));
@@ -288,8 +290,8 @@ fn watching_the_theory_records_it_and_stops_a_run_that_breaks_it() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout)
     };
-    assert!(!run(&["--set", "run.every=1", "--set", "run.iterations=50"]).contains("stopped,"));
-    let out = folder.path().join("results/small");
+    assert!(!run(&["--out", "w", "--set", "run.every=1", "--set", "run.iterations=50"]).contains("stopped,"));
+    let out = folder.path().join("w");
     let curves = std::fs::read_to_string(out.join("curves.csv")).unwrap();
     for column in
         ["V_D", "V_S", "D_x", "S_z", "y_gap", "z_gap", "lyapunov", "penalty_bias", "averaged_dynamics"]

@@ -54,6 +54,9 @@ pub fn peak() -> usize {
 
 #[cfg(test)]
 mod tests {
+    #[global_allocator]
+    static ALLOCATOR: super::Counting = super::Counting;
+
     #[test]
     fn the_peak_covers_what_is_held() {
         super::begin();

@@ -70,10 +70,13 @@ impl Setting {
         let Err(e) = check_connected(graphs.graphs(), window, self.run.iterations) else { return Ok(()) };
         // Links that connect all agents over several iterations are what `window` is for.
         let way_out = match connecting_window(&graphs, self.run.iterations) {
-            Some(c) => format!("over {c} iterations together they are: set window = {c}"),
-            None => "set allow_disconnected = true to run all the same".into(),
+            Some(c) => format!("over {c} iterations together they are: set window = {c}, or"),
+            None => "set".into(),
         };
-        bail!("{}: [graph]: seed {seed}: {e}; {way_out}", self.place)
+        bail!(
+            "{}: [graph]: seed {seed}: {e}; {way_out} allow_disconnected = true to run all the same",
+            self.place
+        )
     }
 
     /// The files that results depend on.
