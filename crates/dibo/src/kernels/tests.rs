@@ -27,6 +27,9 @@ fn race(turn: f64, mut jobs: [&mut dyn FnMut(); 2]) -> [f64; 2] {
     best
 }
 
+/// Closes a way.
+type Close = fn(&mut Ways);
+
 /// Seconds of a turn.
 const TURN: f64 = 3e-4;
 
@@ -59,7 +62,7 @@ fn gain<T: Real>(sequence: &Sequence, width: usize, threads: &Threads, closed: W
 #[test]
 #[ignore = "a measurement"]
 fn what_ways_gain() {
-    let ways: [(&str, fn(&mut Ways)); 6] = [
+    let ways: [(&str, Close); 6] = [
         ("tiles", |w| w.tiles = false),
         ("tiles of many", |w| w.tiles_of_many = false),
         ("in place", |w| w.in_place = false),
