@@ -1,5 +1,5 @@
-//! The numbers by which kernels choose their way, found by measuring (`dibo bench`). None of them changes a
-//! result: only where sums of gradients take their pieces from does, and that is not here.
+//! The numbers by which kernels choose their way, found by measuring (`dibo bench`, `kernels/tests.rs`). None
+//! changes a bit of a result, but for [`DEPTH`], where a product's sums are cut.
 
 /// The special ways of mixing. All are open; `kernels/tests.rs` closes one at a time to see what it gains.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ pub const RUNS: usize = 4;
 
 /// Rows of a matrix product that meet one piece of the right operand before the next one does.
 pub const BAND: usize = 192;
-/// Depth of that piece: what the first-level cache holds.
+/// Depth of that piece, at most: what the first-level cache holds. Sums over more are taken piece by piece.
 pub const DEPTH: usize = 200;
 
 /// Looks of a worker for the next job before it sleeps (about 50 µs).
