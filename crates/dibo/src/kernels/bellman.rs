@@ -219,6 +219,12 @@ fn directions_of_block<V: Fused>(block: Block<'_>) {
 
 /// The directions of a block's agents, with the CPU's registers.
 pub(crate) fn directions(block: Block<'_>) {
+    directions_in(RUNS, block);
+}
+
+/// The same with every so manieth run in narrower registers.
+#[inline(always)]
+pub(super) fn directions_in(runs: usize, block: Block<'_>) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{__m256d, __m512d};
@@ -242,7 +248,7 @@ pub(crate) fn directions(block: Block<'_>) {
                 let rows = v.chunks(RUN * stride).zip(d.chunks_mut(RUN * stride));
                 for (i, (owned, (v, d))) in owned.chunks(RUN).zip(rows).enumerate() {
                     let run = Block { owned, v, d, ..block };
-                    unsafe { if i % RUNS == RUNS - 1 { half_of_avx512(run) } else { avx512(run) } }
+                    unsafe { if i % runs == runs - 1 { half_of_avx512(run) } else { avx512(run) } }
                 }
                 return;
             }

@@ -115,6 +115,18 @@ pub(crate) fn mix_from<T: Real>(
 
 /// One exchange. `workspace` has a buffer for each thread, and two at least.
 pub(crate) fn mix<T: Real>(
+    exchange: Exchange<'_, T>,
+    links: Links<'_, T>,
+    threads: &Threads,
+    workspace: &mut [Buffer<T>],
+) {
+    mix_by(OPEN, exchange, links, threads, workspace);
+}
+
+/// The same by the ways that are open.
+#[inline(always)]
+pub(super) fn mix_by<T: Real>(
+    ways: Ways,
     mut exchange: Exchange<'_, T>,
     links: Links<'_, T>,
     threads: &Threads,
@@ -132,16 +144,18 @@ pub(crate) fn mix<T: Real>(
     let entries = links.csr.from.len();
     let many = entries > MANY * n && threads.count() == 1;
     let bytes = n * stride * size_of::<T>();
-    if bytes > if many { WHOLE_OF_MANY } else { WHOLE } {
-        return by_tiles(exchange, links, many, threads, workspace);
+    if ways.tiles && bytes > if many && ways.tiles_of_many { WHOLE_OF_MANY } else { WHOLE } {
+        return by_tiles(ways, exchange, links, many, threads, workspace);
     }
-    if exchange.pending && (exchange.pull.is_none() || entries > ADDED_IN_PASSING * n) {
+    let in_passing = ways.in_passing && exchange.pull.is_some() && entries <= ADDED_IN_PASSING * n;
+    if exchange.pending && !in_passing {
         exchange.pending = false;
         if let Some(t) = &mut exchange.push {
             update(threads, t, exchange.d, add);
         }
     }
-    if exchange.pull.is_some()
+    if ways.in_place
+        && exchange.pull.is_some()
         && exchange.push.is_some()
         && threads.count() == 1
         && bytes > SMALL
@@ -229,7 +243,9 @@ fn in_place<T: Real>(
 
 /// Tile of columns by tile: copies the old columns of all rows, v and t side by side, then writes them in
 /// place.
+#[inline(always)]
 fn by_tiles<T: Real>(
+    ways: Ways,
     exchange: Exchange<'_, T>,
     links: Links<'_, T>,
     many: bool,
@@ -238,12 +254,12 @@ fn by_tiles<T: Real>(
 ) {
     let Exchange { shape: (n, stride), pull, push, d, pending } = exchange;
     let plus = if pending { d } else { &[] };
-    let prefetch = n * stride * size_of::<T>() > CACHED;
+    let prefetch = ways.prefetch && n * stride * size_of::<T>() > CACHED;
     let bytes = if prefetch { PREFETCHED_TILE } else { TILE }.min(TILE_COPIES / n);
     let width = (bytes / size_of::<T>() / GROUP * GROUP).clamp(GROUP, stride);
     // Weighted once for all receivers where these are many.
     let (before, after, left) = match links.b {
-        Weights::Sender(_) if many => (links.b, Weights::Applied, plus),
+        Weights::Sender(_) if many && ways.weighed_once => (links.b, Weights::Applied, plus),
         b => (Weights::Applied, b, &[] as &[T]),
     };
     let links = Links { b: after, ..links };

@@ -17,6 +17,8 @@ mod products;
 mod real;
 mod simd;
 mod team;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod tuning;
 
 pub(crate) use bellman::{Block, Factors, Tables, directions};

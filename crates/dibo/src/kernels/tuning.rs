@@ -1,5 +1,32 @@
-//! The numbers by which kernels choose their way, found by measuring (`dibo bench`). None of them changes a
-//! result: only where sums of gradients take their pieces from does, and that is not here.
+//! The numbers by which kernels choose their way, found by measuring (`dibo bench`, `kernels/tests.rs`). None
+//! changes a bit of a result, but for [`DEPTH`], where a product's sums are cut.
+
+/// The special ways of mixing. All are open; `kernels/tests.rs` closes one at a time to see what it gains.
+#[derive(Clone, Copy, Debug)]
+pub struct Ways {
+    /// Large stacks tile by tile, instead of a second pair of stacks.
+    pub tiles: bool,
+    /// Smaller ones, too, where rows hear many.
+    pub tiles_of_many: bool,
+    /// Rows of a ring in place.
+    pub in_place: bool,
+    /// Pending directions added as rows are read.
+    pub in_passing: bool,
+    /// What many hear weighed once, as it is copied.
+    pub weighed_once: bool,
+    /// The next tile prefetched.
+    pub prefetch: bool,
+}
+
+/// All open.
+pub const OPEN: Ways = Ways {
+    tiles: true,
+    tiles_of_many: true,
+    in_place: true,
+    in_passing: true,
+    weighed_once: true,
+    prefetch: true,
+};
 
 /// Bytes up to which a stack is mixed as a whole, split over threads by rows; above, tile by tile.
 pub const WHOLE: usize = 1 << 20;
@@ -39,7 +66,7 @@ pub const RUNS: usize = 4;
 
 /// Rows of a matrix product that meet one piece of the right operand before the next one does.
 pub const BAND: usize = 192;
-/// Depth of that piece: what the first-level cache holds.
+/// Depth of that piece, at most: what the first-level cache holds. Sums over more are taken piece by piece.
 pub const DEPTH: usize = 200;
 
 /// Looks of a worker for the next job before it sleeps (about 50 µs).
