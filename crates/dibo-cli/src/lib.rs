@@ -1,5 +1,5 @@
-//! The `dibo` command as a library: whoever brings a registry with problems or algorithms of its own gets every
-//! subcommand for them.
+//! The `dibo` command as a library: whoever brings a registry with problems or algorithms of its own gets
+//! every subcommand for them.
 //!
 //! ```no_run
 //! fn main() -> std::process::ExitCode {
@@ -44,7 +44,8 @@ enum Command {
     Run(run::Options),
     /// List the built-in experiments, problems, graphs and algorithms
     List,
-    /// Say what can be expected of an experiment before it runs: graph, steps, time, memory, and a short trial
+    /// Say what can be expected of an experiment before it runs: graph, steps, time, memory, and a short
+    /// trial
     Check {
         #[command(flatten)]
         experiment: ExperimentOptions,
@@ -52,7 +53,8 @@ enum Command {
         #[arg(long, default_value_t = 20.0)]
         seconds: f64,
     },
-    /// Find steps (and FAB's penalty) for an experiment, and write the best setting as a file that `run` takes
+    /// Find steps (and FAB's penalty) for an experiment, and write the best setting as a file that `run`
+    /// takes
     Tune(tune::Options),
     /// Check a results folder's checksums and make its plots and report again
     Report {

@@ -109,7 +109,8 @@ fn check_gives_no_all_clear_that_it_cannot_give() {
 #[test]
 fn every_agent_starts_where_the_problem_says() {
     let folder = tempfile::tempdir().unwrap();
-    let file = "[problem]\nkind = \"tuning\"\nagents = 5\ntrain = 20\nvalidation = 5\ntau = 0.15\n[run]\niterations = 2\n\
+    let file = "[problem]\nkind = \"tuning\"\nagents = 5\ntrain = 20\nvalidation = 5\ntau = \
+        0.15\n[run]\niterations = 2\n\
                 [[algorithm]]\nname = \"fab\"\nlambda = 1\neta_x = 0.001\neta_y = 0.005\n";
     std::fs::write(folder.path().join("t.toml"), file).unwrap();
     for agents in ["1", "5"] {
@@ -134,7 +135,8 @@ fn old_results_do_not_pass_for_new_ones() {
     std::fs::write(folder.join("graphs.json"), format!("[{{\"edges\": {ring},[0,2]]}}]")).unwrap();
     assert!(!good(folder, &["run", "small.toml", "--quiet"]).contains("found finished"));
     assert_ne!(numbers(&folder.join("results/small")), before);
-    // More seeds go on in the same folder; other settings get one of their own, other experiments are refused.
+    // More seeds go on in the same folder; other settings get one of their own, other experiments are
+    // refused.
     assert!(
         good(folder, &["run", "small.toml", "--quiet", "--seeds", "3"]).contains("2 of 3 runs were found")
     );
@@ -214,7 +216,8 @@ fn what_would_be_ignored_is_refused() {
     let figure = |line: &str| format!("{SMALL}[[figure]]\nname = \"a\"\ny = \"relative_error\"\n{line}\n");
     let cleaning = |line: &str| {
         format!(
-            "[problem]\nkind = \"cleaning\"\nagents = 4\ntrain = 5\nvalidation = 5\n[[algorithm]]\nname = \"fab\"\n\
+            "[problem]\nkind = \"cleaning\"\nagents = 4\ntrain = 5\nvalidation = 5\n[[algorithm]]\nname = \
+            \"fab\"\n\
             lambda = 1\neta_x = 0.1\neta_y = 0.01\n{line}\n"
         )
     };
@@ -272,7 +275,8 @@ fn what_cannot_fit_is_refused_at_once() {
     run(&["--set", &a, "--set", &b, "--set", &c], &["1000000000 settings", "--yes"]);
     run(&["--set", "problem.agents=1000000"], &["of memory"]);
     run(&["--set", "problem.states=1000000"], &["of memory"]);
-    let file = "[problem]\nkind = \"cleaning\"\nmodel = \"mlp\"\nhidden = 1048576\n[[algorithm]]\nname = \"fab\"\n\
+    let file = "[problem]\nkind = \"cleaning\"\nmodel = \"mlp\"\nhidden = 1048576\n[[algorithm]]\nname = \
+        \"fab\"\n\
                 lambda = 1\neta_x = 0.1\neta_y = 0.01\n";
     std::fs::write(folder.path().join("wide.toml"), file).unwrap();
     refused(folder.path(), &["run", "wide.toml"], &["FAB needs about", "of memory"]);
@@ -315,8 +319,8 @@ fn files(folder: &Path, all: &mut Vec<std::path::PathBuf>) {
     all.sort();
 }
 
-/// 50 bit flips and 20 truncations in any file of a results folder: each is told of by `report` or by the next `run`,
-/// and the numbers of that run are those of the first.
+/// 50 bit flips and 20 truncations in any file of a results folder: each is told of by `report` or by the
+/// next `run`, and the numbers of that run are those of the first.
 #[test]
 fn damage_changes_no_number_silently() {
     let folder = tempfile::tempdir().unwrap();

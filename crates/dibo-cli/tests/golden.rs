@@ -1,5 +1,5 @@
-//! The ends of short runs of every algorithm, as an earlier version gave them: a change of the code must not change
-//! a bit of them, on 1, 2 or 3 threads, at any width of registers that this machine has.
+//! The ends of short runs of every algorithm, as an earlier version gave them: a change of the code must not
+//! change a bit of them, on 1, 2 or 3 threads, at any width of registers that this machine has.
 //!
 //! `DIBO_GOLDEN=write cargo test --release -p dibo-cli --test golden` writes them anew (with
 //! `DIBO_GOLDEN_BINARY=PATH`, those of another dibo): only where numbers are meant to change.

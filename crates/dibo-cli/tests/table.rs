@@ -1,4 +1,5 @@
-//! Every algorithm on every problem through every command: it works, or is refused in one line with exit code 2.
+//! Every algorithm on every problem through every command: it works, or is refused in one line with exit code
+//! 2.
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,6 +1,5 @@
 //! One GPU: its stream, kernels, matrix products and its first failure.
 use crate::kernels::{MIX, ROWS, architecture, compile, mix_options};
-use crate::memory::Held;
 use crate::products::{Matrix, Products, Shape};
 use crate::sticky::Sticky;
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, result, sys};
@@ -8,6 +7,20 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::fmt::{Debug, Display};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes that this program holds on a GPU.
+#[derive(Default)]
+pub(crate) struct Held {
+    pub now: usize,
+    pub most: usize,
+}
+
+impl Held {
+    pub fn take(&mut self, bytes: usize) {
+        self.now += bytes;
+        self.most = self.most.max(self.now);
+    }
+}
 
 /// A GPU and what is needed to work on it.
 ///
@@ -266,3 +279,17 @@ macro_rules! arguments {
     ($($value:expr),* $(,)?) => { &mut [$((&raw const $value).cast_mut().cast::<std::ffi::c_void>()),*] };
 }
 pub(crate) use arguments;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_that_was_held_is_remembered() {
+        let mut held = Held::default();
+        held.take(30);
+        held.now -= 20;
+        held.take(5);
+        assert_eq!((held.now, held.most), (15, 30));
+    }
+}

@@ -48,22 +48,6 @@ pub(crate) fn compile(
     })
 }
 
-/// Compiles every kernel, which needs NVRTC but no GPU; tells how many modules there are.
-pub fn check_kernels() -> Result<usize, String> {
-    // SAFETY: it only looks for the library.
-    if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
-        return Err("libnvrtc is not found".into());
-    }
-    let mut all = vec![(ROWS, vec![]), (LEARNING, vec![])];
-    all.extend([1, 3, 10, 16, 32].map(|agents| (MIX, mix_options(agents))));
-    all.extend(crate::bert::some_options().into_iter().map(|options| (BERT, options)));
-    let count = all.len();
-    for (source, options) in all {
-        compile(source, "compute_90", options)?;
-    }
-    Ok(count)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,6 +19,22 @@ mod rows;
 mod sticky;
 
 pub use gpu::Gpu;
-pub use kernels::check_kernels;
 pub use learning::{DeviceLearning, Need, Precision, need};
 pub use network::DeviceNetwork;
+
+/// Compiles every kernel, which needs NVRTC but no GPU; tells how many modules there are.
+pub fn check_kernels() -> Result<usize, String> {
+    // SAFETY: it only looks for the library.
+    if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
+        return Err("libnvrtc is not found".into());
+    }
+    use kernels::{BERT, LEARNING, MIX, ROWS, compile, mix_options};
+    let mut all = vec![(ROWS, vec![]), (LEARNING, vec![])];
+    all.extend([1, 3, 10, 16, 32].map(|agents| (MIX, mix_options(agents))));
+    all.extend(bert::some_options().into_iter().map(|options| (BERT, options)));
+    let count = all.len();
+    for (source, options) in all {
+        compile(source, "compute_90", options)?;
+    }
+    Ok(count)
+}

@@ -4,20 +4,6 @@ use cudarc::driver::{result, sys};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Bytes that this program holds on a GPU.
-#[derive(Default)]
-pub(crate) struct Held {
-    pub now: usize,
-    pub most: usize,
-}
-
-impl Held {
-    fn take(&mut self, bytes: usize) {
-        self.now += bytes;
-        self.most = self.most.max(self.now);
-    }
-}
-
 /// Memory of the GPU, freed with its owner. After a failure it is empty, at address 0, and nothing is done
 /// with it.
 pub(crate) struct Memory {
@@ -179,14 +165,5 @@ mod tests {
             "the GPU's memory is full: 1.50 GiB more are needed beside the 2.00 in use; 1.00 of 4.00 GiB are \
             free"
         );
-    }
-
-    #[test]
-    fn the_most_that_was_held_is_remembered() {
-        let mut held = Held::default();
-        held.take(30);
-        held.now -= 20;
-        held.take(5);
-        assert_eq!((held.now, held.most), (15, 30));
     }
 }

@@ -87,8 +87,8 @@ impl Network<f32> for DeviceNetwork {
     }
 }
 
-/// The matrices A and B in full, one after the other, as the kernel's last argument holds them. What is only pulled
-/// lies where the kernels push, with the pull's weights.
+/// The matrices A and B in full, one after the other, as the kernel's last argument holds them. What is only
+/// pulled lies where the kernels push, with the pull's weights.
 fn dense(mixing: &Mixing<f32>, n: usize, only_pull: bool) -> Vec<f32> {
     let mut all = vec![0.0; 2 * n * n];
     mixing.for_each_entry(|i, j, a, b| {
@@ -98,8 +98,8 @@ fn dense(mixing: &Mixing<f32>, n: usize, only_pull: bool) -> Vec<f32> {
     all
 }
 
-/// Compressed rows: where each receiver's links start, their senders, and the weights of A and of B; and how many
-/// links there are.
+/// Compressed rows: where each receiver's links start, their senders, and the weights of A and of B; and how
+/// many links there are.
 fn links(mixing: &Mixing<f32>, only_pull: bool) -> (Vec<u32>, usize) {
     let n = mixing.graph.agents();
     let (mut links, mut pull, mut push) = (vec![0], Vec::new(), Vec::new());

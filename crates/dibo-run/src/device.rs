@@ -42,7 +42,8 @@ mod without {
         /// Says how to get one.
         pub fn new(_precision: super::Precision) -> super::Result<Self> {
             anyhow::bail!(
-                "this dibo has no GPU engine: build it with `cargo build --release --features cuda`, or leave \
+                "this dibo has no GPU engine: build it with `cargo build --release --features cuda`, or \
+                leave \
                 --device away"
             )
         }

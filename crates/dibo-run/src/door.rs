@@ -1,6 +1,6 @@
-//! The one door: whoever runs something opens it here. The problem is built from its own keys, needs and values are
-//! checked, the start is the problem's, the place is chosen: simulator, links that lose messages, device; processes
-//! bring a network of their own.
+//! The one door: whoever runs something opens it here. The problem is built from its own keys, needs and
+//! values are checked, the start is the problem's, the place is chosen: simulator, links that lose messages,
+//! device; processes bring a network of their own.
 use crate::device::Engine;
 use crate::problems::{Ask, Built, Numbers, Picture};
 use crate::setting::Setting;

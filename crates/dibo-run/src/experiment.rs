@@ -87,7 +87,8 @@ impl Registry {
                     let close = did_you_mean(name, names.iter().copied());
                     let names = names.join(", ");
                     bail!(
-                        "there is no experiment '{name}': give the path of a TOML file or one of {names}{close}"
+                        "there is no experiment '{name}': give the path of a TOML file or one of \
+                        {names}{close}"
                     );
                 }
                 let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;

@@ -1,5 +1,5 @@
-//! What a `[graph]` section can be: kinds of graph sequences with keys of their own, and the keys that all share
-//! (weights, connectivity, losses).
+//! What a `[graph]` section can be: kinds of graph sequences with keys of their own, and the keys that all
+//! share (weights, connectivity, losses).
 use crate::section::{Section, did_you_mean};
 use anyhow::{Context, Result, anyhow};
 use dibo::graph::{self, GraphSequence, Loss, Redraw};
@@ -291,7 +291,8 @@ impl Graph {
         Ok((self.common.loss > 0.0).then_some(loss))
     }
 
-    /// The window over which links together must connect all agents; `None` if the file says that they need not.
+    /// The window over which links together must connect all agents; `None` if the file says that they need
+    /// not.
     pub fn window(&self, graphs: &dyn GraphSequence) -> Option<usize> {
         match (self.common.allow_disconnected, self.common.window) {
             (true, _) => None,

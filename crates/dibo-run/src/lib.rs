@@ -1,10 +1,12 @@
-//! Experiments with dibo: a file becomes settings, a setting is opened through one door, and what is opened is run,
-//! tuned or checked.
+//! Experiments with dibo: a file becomes settings, a setting is opened through one door, and what is opened
+//! is run, tuned or checked.
 //!
 //! - [`Registry`] holds the names that files may use; [`Registry::load`] reads a file.
-//! - [`door::open`] opens a setting with a seed: the problem is built, needs and values are checked, graphs and losses
+//! - [`door::open`] opens a setting with a seed: the problem is built, needs and values are checked, graphs
+//!   and losses
 //!   are made. [`door::Ready`] gives the network and runs it.
-//! - [`runner::run`] runs a whole experiment, [`tune::tune`] looks for steps, [`check::explain`] says what to expect.
+//! - [`runner::run`] runs a whole experiment, [`tune::tune`] looks for steps, [`check::explain`] says what to
+//!   expect.
 //! - [`problems::Kind`] is what a problem of your own implements to be named in files.
 pub mod check;
 pub mod data;
@@ -37,8 +39,8 @@ pub use plan::RunKeys;
 pub use registry::Registry;
 pub use setting::Setting;
 
-/// A line on standard output. One that cannot be written (a full disk behind it) does not end the program at once: the
-/// command says so at its end.
+/// A line on standard output. One that cannot be written (a full disk behind it) does not end the program at
+/// once: the command says so at its end.
 #[macro_export]
 macro_rules! say {
     ($($text:tt)*) => {{

@@ -1,36 +1,13 @@
 //! The names that experiment files may use, and what stands behind them. A user's own crate adds its own.
 use crate::graphs::{self, GraphEntry};
 use crate::problems::learning::{CleaningKeys, TuningKeys};
-use crate::problems::{Kind, PolicyEvaluationKeys, QuadraticKeys, RobustKeys};
+use crate::problems::{Kind, PolicyEvaluationKeys, ProblemEntry, QuadraticKeys, RobustKeys};
 use crate::section::{Section, did_you_mean};
 use anyhow::Result;
-use dibo::algorithm::{self, AnyAlgorithm, Needs, Readable, Visitor};
+use dibo::algorithm::{self, AnyAlgorithm, Readable, Visitor};
 use dibo_report::judge::Judge;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-
-/// A problem by its name.
-pub struct ProblemEntry {
-    /// In files.
-    pub name: &'static str,
-    /// Keys that it takes from an `[[algorithm]]`.
-    pub algorithm_keys: &'static [&'static str],
-    /// Keys whose lists are values, not sweeps.
-    pub lists: &'static [&'static str],
-    pub(crate) read: fn(&Section<'_>, &Section<'_>, Needs) -> Result<Box<dyn Kind>>,
-}
-
-impl ProblemEntry {
-    /// The entry of a type of keys that takes nothing from an `[[algorithm]]`.
-    pub fn of<K: Kind + Serialize + DeserializeOwned + 'static>(name: &'static str) -> Self {
-        ProblemEntry {
-            name,
-            algorithm_keys: &[],
-            lists: &[],
-            read: |problem, _, _| Ok(Box::new(problem.read::<K>(&["kind"])?)),
-        }
-    }
-}
 
 /// An algorithm by its name.
 pub struct AlgorithmEntry {

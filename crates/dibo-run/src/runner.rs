@@ -1,5 +1,5 @@
-//! Runs all settings of an experiment with all seeds: on all cores, with progress, and so that it can be stopped
-//! and taken up again.
+//! Runs all settings of an experiment with all seeds: on all cores, with progress, and so that it can be
+//! stopped and taken up again.
 use crate::device::Engine;
 use crate::door::{Place, Ready, Visit, open};
 use crate::experiment::Experiment;
@@ -269,8 +269,8 @@ impl Visit for Going<'_> {
     }
 }
 
-/// What a run depends on: its setting with the files that it names, the seed, what is watched, the device, and the
-/// width of the CPU's registers, on which last bits depend.
+/// What a run depends on: its setting with the files that it names, the seed, what is watched, the device,
+/// and the width of the CPU's registers, on which last bits depend.
 pub fn digest(
     experiment: &Experiment,
     setting: &Setting,

@@ -32,8 +32,8 @@ impl Setting {
         algorithm
     }
 
-    /// True for the methods that pull decisions through A and push trackers through B, one round an iteration: what
-    /// the theory is about.
+    /// True for the methods that pull decisions through A and push trackers through B, one round an
+    /// iteration: what the theory is about.
     pub fn mixes_by_pulling(&self) -> bool {
         self.parameters().mixes() == Mixes::PullAndPush
     }
@@ -84,8 +84,8 @@ impl Setting {
         self.problem.files(folder).into_iter().chain(self.graph.files(folder)).collect()
     }
 
-    /// What a run depends on, beside the seed: every value, the contents of the files that values name, the versions
-    /// of dibo and of the algorithm, the width of the CPU's registers.
+    /// What a run depends on, beside the seed: every value, the contents of the files that values name, the
+    /// versions of dibo and of the algorithm, the width of the CPU's registers.
     pub fn digest(&self, folder: &Path) -> Result<blake3::Hasher> {
         let mut hash = blake3::Hasher::new();
         let mut part = |name: &str, bytes: &[u8]| {

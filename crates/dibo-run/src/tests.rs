@@ -125,8 +125,8 @@ eta = 0.005
     );
 }
 
-/// Values that let an experiment run without downloaded data, for three iterations: the part of MNIST that comes with
-/// dibo stands in, with fewer samples where fixed numbers are asked for.
+/// Values that let an experiment run without downloaded data, for three iterations: the part of MNIST that
+/// comes with dibo stands in, with fewer samples where fixed numbers are asked for.
 fn short(full: &Experiment) -> Vec<String> {
     let mut short = vec!["run.iterations=3".to_string(), "run.every=1".into()];
     let has = |key: &str| full.settings[0].series.settings.get(key);

@@ -1,7 +1,8 @@
-//! What can go wrong, from the lowest seam up: one type for a lost peer, a full device, a user's gradient that
-//! fails and a value that is out of range.
+//! What can go wrong, from the lowest seam up: one type for a lost peer, a full device, a user's gradient
+//! that fails and a value that is out of range.
 
-/// Why something could not be done. Every message is one line that says what is wrong and what would be right.
+/// Why something could not be done. Every message is one line that says what is wrong and what would be
+/// right.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -8,15 +8,16 @@
 //!
 //! # fn main() -> dibo::Result<()> {
 //! let problem = PolicyEvaluation::random(10, 20, 5, 0).normalised();
-//! let end = Run::new(&problem, &Fab::normalised(0.1)).graphs(Cycle::new(10, 0.3, 0)).iterations(6000).run()?;
-//! assert!(end.record.last("relative_error").unwrap() < 0.05);
+//! let end = Run::new(&problem, &Fab::normalised(0.1)).graphs(Cycle::new(10, 0.3,
+//! 0)).iterations(6000).run()?; assert!(end.record.last("relative_error").unwrap() < 0.05);
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! Where to begin: [`Run`] runs something; [`problem::Bilevel`] is what a problem of your own implements (two
 //! gradients); [`algorithm::Algorithm`] what a method does; [`graph::GraphSequence`] who hears whom and when;
-//! [`network::Network`] how rows are mixed, here or between processes; [`engine::run`] is the loop with checkpoints.
+//! [`network::Network`] how rows are mixed, here or between processes; [`engine::run`] is the loop with
+//! checkpoints.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod algorithm;

@@ -26,7 +26,8 @@ const NET: Net = Net { pixels: 784, classes: 10, model: Model::Mlp(HIDDEN) };
 
 fn setting(registry: &Registry) -> Result<Setting> {
     let text = format!(
-        "[problem]\nkind = \"cleaning\"\ndata = \"random\"\nagents = {AGENTS}\nnoise = \"asymmetric\"\ncr = 0.4\n\
+        "[problem]\nkind = \"cleaning\"\ndata = \"random\"\nagents = {AGENTS}\nnoise = \"asymmetric\"\ncr = \
+        0.4\n\
         model = \"mlp\"\nhidden = {HIDDEN}\nbatch = {BATCH}\ntau = 0.002\nscaling = \"unit\"\n\
         [graph]\nkind = \"cycle\"\nnu = 0.5\n[run]\niterations = 20\nevery = 20\ndiverged_above = 1e300\n\
         [[algorithm]]\nname = \"fab\"\nlambda = 1\neta_x = 1e-3\neta_y = 0.03\n"

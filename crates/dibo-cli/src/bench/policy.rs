@@ -38,7 +38,8 @@ impl Size {
         let text = format!(
             "[problem]\nkind = \"policy-evaluation\"\nagents = {n}\nf_weight = 1.0\ng_weight = 0.5\n\
             [graph]\nkind = \"cycle\"\nnu = {nu}\nphases = {phases:?}\nredraw = \"{redraw}\"\n\
-            [[algorithm]]\nname = \"fab\"\npenalty_form = \"normalised\"\nlambda = 60\neta_x = 0.1\neta_y = 0.1\n"
+            [[algorithm]]\nname = \"fab\"\npenalty_form = \"normalised\"\nlambda = 60\neta_x = 0.1\neta_y = \
+            0.1\n"
         );
         super::setting(registry, &text)
     }

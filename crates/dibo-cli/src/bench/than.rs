@@ -85,8 +85,10 @@ fn parse(text: &str) -> Vec<Cell> {
 mod tests {
     #[test]
     fn tables_are_read() {
-        let text = "FAB …\n\nagents     1 thread    2 threads\n    10      1426000      1420000      2811000       \
-                    900000     12.5           30 %\n\n threads  iteration, ms\n       1          21.30          \
+        let text = "FAB …\n\nagents     1 thread    2 threads\n    10      1426000      1420000      \
+            2811000       \
+                    900000     12.5           30 %\n\n threads  iteration, ms\n       1          \
+                    21.30          \
                     18.00   100\n";
         let cells = super::parse(text);
         assert_eq!(cells.len(), 6);

@@ -207,12 +207,14 @@ impl Common {
             let label = &setting.series.label;
             if setting.parameters().mixes() == Mixes::Centrally {
                 bail!(
-                    "{label} averages all gradients in one place and needs all agents in one process: use `dibo run`"
+                    "{label} averages all gradients in one place and needs all agents in one process: use \
+                    `dibo run`"
                 );
             }
             if self.lossy.is_some() && !setting.parameters().wishes().running_sums {
                 bail!(
-                    "--lossy loses what {label} pushes: use running-sum-fab on links that cannot be asked again"
+                    "--lossy loses what {label} pushes: use running-sum-fab on links that cannot be asked \
+                    again"
                 );
             }
         }
@@ -230,8 +232,8 @@ fn folder_of(out: &Path, process: usize) -> PathBuf {
     out.join("agents").join(process.to_string())
 }
 
-/// What all processes must agree on: version, format, settings with the files that they name, seeds, and the first
-/// graphs with their weights. The width of the CPU's registers may differ.
+/// What all processes must agree on: version, format, settings with the files that they name, seeds, and the
+/// first graphs with their weights. The width of the CPU's registers may differ.
 fn digest(experiment: &Experiment) -> Result<[u8; 32]> {
     let mut hash = blake3::Hasher::new();
     hash.update(&[packet::VERSION]).update(experiment.text.as_bytes());

@@ -54,7 +54,8 @@ impl Visit for Steps<'_> {
         findings.warnings.extend(found.map(|(rate, share)| {
             let eta = number(largest * share);
             format!(
-                "will diverge: on this network differences between agents grow by {rate:.4} an iteration; eta_y \
+                "will diverge: on this network differences between agents grow by {rate:.4} an iteration; \
+                eta_y \
                 and eta_z must be below {eta} here"
             )
         }));
@@ -70,7 +71,8 @@ impl Visit for Steps<'_> {
     }
 }
 
-/// Whether the network itself makes a step times curvature unstable (the ring's cubic condition, on any network).
+/// Whether the network itself makes a step times curvature unstable (the ring's cubic condition, on any
+/// network).
 struct Limit<'a, T: Real> {
     ready: &'a Ready<'a, T>,
     setting: &'a Setting,
@@ -80,8 +82,8 @@ struct Limit<'a, T: Real> {
 }
 
 impl<T: Real> Limit<'_, T> {
-    /// By what factor differences grow an iteration, and what share of the steps the network bears. A growth that the
-    /// run is too short to show does not count.
+    /// By what factor differences grow an iteration, and what share of the steps the network bears. A growth
+    /// that the run is too short to show does not count.
     fn at(&mut self, h: f64) -> Option<(f64, f64)> {
         let (place, seed) = (self.setting.place_key(), self.seed);
         let mut growth = |h: f64| {

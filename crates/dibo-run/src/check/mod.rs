@@ -1,5 +1,5 @@
-//! What can be said before a run: is the network as the theory asks, what are the constants, which steps are proved
-//! to work and which are known not to, what it needs, and what a short trial shows.
+//! What can be said before a run: is the network as the theory asks, what are the constants, which steps are
+//! proved to work and which are known not to, what it needs, and what a short trial shows.
 mod limits;
 mod needs;
 mod proofs;
@@ -60,7 +60,8 @@ pub fn before(experiment: &mut Experiment) -> Result<()> {
     figures(experiment, &known)
 }
 
-/// Checks the plots that a file asks for; one that asks for none gets the metric that its problem names first.
+/// Checks the plots that a file asks for; one that asks for none gets the metric that its problem names
+/// first.
 fn figures(experiment: &mut Experiment, known: &[Vec<dibo::problem::Metric>]) -> Result<()> {
     let mut names: Vec<&str> = known.iter().flatten().chain(&dibo::metrics::ALWAYS).map(|m| m.name).collect();
     names.sort_unstable();
@@ -90,7 +91,8 @@ fn of_network(setting: &Setting, seed: u64, folder: &Path) -> Result<Vec<String>
         let graphs = setting.graphs(seed, folder)?;
         if constants(&graphs, setting.run.iterations.min(60)).lossy {
             all.push(
-                "will not converge: it keeps the weights of iteration 0 while links come and go, so part of every \
+                "will not converge: it keeps the weights of iteration 0 while links come and go, so part of \
+                every \
                 sum is lost"
                     .into(),
             );
@@ -99,7 +101,8 @@ fn of_network(setting: &Setting, seed: u64, folder: &Path) -> Result<Vec<String>
     let loses = setting.loss(seed)?.is_some() && parameters.mixes() != Mixes::Centrally;
     if loses && !parameters.wishes().running_sums {
         all.push(
-            "will not converge: links lose messages, and with them what is pushed; running-sum-fab sends it again"
+            "will not converge: links lose messages, and with them what is pushed; running-sum-fab sends it \
+            again"
                 .into(),
         );
     }

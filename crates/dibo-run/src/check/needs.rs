@@ -15,7 +15,8 @@ pub struct Needed {
     pub disk: f64,
 }
 
-/// Bytes of one run's state, graph and problem; of those whose problem does not tell its size, the graph alone.
+/// Bytes of one run's state, graph and problem; of those whose problem does not tell its size, the graph
+/// alone.
 fn of_run(setting: &Setting, folder: &Path) -> Result<f64> {
     let agents = setting.agents(folder)?;
     // Links of one iteration: a place in the list and a weight in each matrix; some are kept twice.
@@ -65,7 +66,8 @@ pub fn needed(experiment: &Experiment, threads: usize, out: &Path) -> Result<Nee
     let needed = Needed { memory, disk };
     if let Some(free) = free_memory().filter(|free| memory > *free) {
         bail!(
-            "{}: about {} of memory are needed for {together} runs side by side; {} are free (--threads 1 runs one \
+            "{}: about {} of memory are needed for {together} runs side by side; {} are free (--threads 1 \
+            runs one \
             at a time)",
             experiment.name,
             quantity("bytes", memory),

@@ -1,8 +1,8 @@
 //! `kind = "cleaning"` and `kind = "tuning"`: learning on images and texts.
-use super::{Ask, Built, Kind, Numbers, Picture, Size};
-use crate::registry::ProblemEntry;
+use super::picture::lowest;
+use super::{Ask, Built, Kind, Numbers, Picture, ProblemEntry, Size};
+use crate::data;
 use crate::section::{Section, did_you_mean};
-use crate::{data, pictures};
 use anyhow::{Result, anyhow};
 use dibo::algorithm::{AnyAlgorithm, Axis, Needs, Parameters};
 use dibo::data::{Noise, Partition, Recipe, Scaling, Split};
@@ -242,7 +242,8 @@ impl LearningKeys {
         Ok(())
     }
 
-    /// Files of a model, whose contents decide the result. (The data sets of IDX files are checked by digest.)
+    /// Files of a model, whose contents decide the result. (The data sets of IDX files are checked by
+    /// digest.)
     fn files(&self) -> Vec<PathBuf> {
         match self.model.as_str() {
             "bert" => data::model_files(&self.pretrained),
@@ -268,7 +269,8 @@ impl Problem {
         let moves = Parameters::penalty_steps(algorithm, 0).is_some_and(|s| s.eta[0] > 0.0);
         let plain = moves && matches!(self.task(), Task::Tuning { form: TauForm::Plain, .. });
         plain.then(|| {
-            "may diverge: τ = x can fall below 0, where the lower level has no minimum; tau_form = \"exp\" keeps \
+            "may diverge: τ = x can fall below 0, where the lower level has no minimum; tau_form = \"exp\" \
+            keeps \
             it above"
                 .into()
         })
@@ -370,5 +372,5 @@ fn picture<T: Real>(problem: &Learning<T>) -> Option<Picture<T>> {
         return None;
     }
     let dealt = problem.shared_dealt();
-    Some(Box::new(move |views| pictures::lowest(&dealt, views)))
+    Some(Box::new(move |views| lowest(&dealt, views)))
 }

@@ -1,15 +1,19 @@
-//! What a `[problem]` section can be. A kind of problem is a struct of its keys that says how many agents it has and
-//! builds the problem of one seed; everything else has a default.
+//! What a `[problem]` section can be. A kind of problem is a struct of its keys that says how many agents it
+//! has and builds the problem of one seed; everything else has a default.
 pub mod learning;
+mod picture;
 mod small;
 
 pub use small::{PolicyEvaluationKeys, QuadraticKeys, RobustKeys};
 
 use crate::device::Engine;
+use crate::section::Section;
 use anyhow::{Result, bail};
 use dibo::algorithm::{AnyAlgorithm, Axis, Needs};
 use dibo::problem::Bilevel;
 use dibo::rows::{Threads, View};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::path::Path;
 
 /// What a problem is built for.
@@ -115,5 +119,28 @@ pub trait Kind: Send + Sync {
     /// Whether its constants have closed forms: then `check` knows more.
     fn closed_forms(&self) -> bool {
         false
+    }
+}
+
+/// A problem by its name.
+pub struct ProblemEntry {
+    /// In files.
+    pub name: &'static str,
+    /// Keys that it takes from an `[[algorithm]]`.
+    pub algorithm_keys: &'static [&'static str],
+    /// Keys whose lists are values, not sweeps.
+    pub lists: &'static [&'static str],
+    pub(crate) read: fn(&Section<'_>, &Section<'_>, Needs) -> Result<Box<dyn Kind>>,
+}
+
+impl ProblemEntry {
+    /// The entry of a type of keys that takes nothing from an `[[algorithm]]`.
+    pub fn of<K: Kind + Serialize + DeserializeOwned + 'static>(name: &'static str) -> Self {
+        ProblemEntry {
+            name,
+            algorithm_keys: &[],
+            lists: &[],
+            read: |problem, _, _| Ok(Box::new(problem.read::<K>(&["kind"])?)),
+        }
     }
 }

@@ -89,8 +89,8 @@ impl Parameters for Fab {
         Vectors { upper: 3, lower: 6, single: 0 }
     }
 
-    /// Coarse λ with the file's steps and a tenth of them, should those be too large; then ηx and ηy, which ηz
-    /// follows.
+    /// Coarse λ with the file's steps and a tenth of them, should those be too large; then ηx and ηy, which
+    /// ηz follows.
     fn tiers(&self) -> Vec<Tier> {
         let lambda = Axis::values("lambda", &[1.0, 3.0, 10.0, 30.0, 100.0, 300.0]);
         let x = Axis::around("eta_x", &[0.1, 0.3, 1.0, 3.0, 10.0, 30.0], 0.1).or_listed();

@@ -41,8 +41,8 @@ impl Needs {
 /// How an algorithm brings the agents together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mixes {
-    /// Decisions are pulled through A and trackers pushed through B, one round an iteration: what the theory is
-    /// about.
+    /// Decisions are pulled through A and trackers pushed through B, one round an iteration: what the theory
+    /// is about.
     PullAndPush,
     /// The same in several rounds an iteration.
     PullAndPushInLoops,
@@ -151,8 +151,8 @@ pub trait Parameters: Send + Sync {
     fn wishes(&self) -> Wishes {
         Wishes::default()
     }
-    /// Vectors that its state keeps; a method with memory of past gradients keeps one for each of `blocks` parts of
-    /// the data.
+    /// Vectors that its state keeps; a method with memory of past gradients keeps one for each of `blocks`
+    /// parts of the data.
     fn vectors(&self, blocks: usize) -> Vectors;
     /// What `tune` looks for, tier by tier.
     fn tiers(&self) -> Vec<Tier> {
@@ -174,8 +174,8 @@ pub trait Parameters: Send + Sync {
     fn on_device(&self) -> bool {
         true
     }
-    /// Raised when the method's numbers are changed on purpose: results of earlier versions are then not taken for
-    /// those of this one.
+    /// Raised when the method's numbers are changed on purpose: results of earlier versions are then not
+    /// taken for those of this one.
     fn version(&self) -> u32 {
         1
     }

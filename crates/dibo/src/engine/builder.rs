@@ -8,8 +8,8 @@ use crate::network::{Lossy, Network, Simulator};
 use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Threads};
 
-/// A run of an algorithm on a problem, all agents in this process. Whatever is not said has a sound default: the
-/// paper's graphs, the problem's own start, 1000 iterations, one thread.
+/// A run of an algorithm on a problem, all agents in this process. Whatever is not said has a sound default:
+/// the paper's graphs, the problem's own start, 1000 iterations, one thread.
 ///
 /// ```
 /// use dibo::{Run, algorithm::fab::Fab, graph::Cycle, problem::PolicyEvaluation};
@@ -126,8 +126,8 @@ pub struct End<T> {
 }
 
 impl<T: Real> End<T> {
-    /// The agents' mean of a variable (`x`, `y`, …); `None` if there is no such variable or agents have different
-    /// numbers of entries.
+    /// The agents' mean of a variable (`x`, `y`, …); `None` if there is no such variable or agents have
+    /// different numbers of entries.
     pub fn mean(&self, name: &str) -> Option<Vec<f64>> {
         self.view(name, |v| v.mean()).flatten()
     }

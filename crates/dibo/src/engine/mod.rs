@@ -1,5 +1,5 @@
-//! The loop around an algorithm: checks, metrics with the clock stopped, stopping rules, checkpoints that resume
-//! to the bit.
+//! The loop around an algorithm: checks, metrics with the clock stopped, stopping rules, checkpoints that
+//! resume to the bit.
 mod builder;
 mod checkpoint;
 
@@ -26,8 +26,8 @@ pub struct Plan {
     pub every: usize,
     /// Stop when this metric is better than this value: below it for an error, above it for an accuracy.
     pub target: Option<(String, f64)>,
-    /// The run has diverged when the watched metric (the target's, else the problem's first) is not finite or, for
-    /// an error, above this.
+    /// The run has diverged when the watched metric (the target's, else the problem's first) is not finite
+    /// or, for an error, above this.
     pub diverged_above: f64,
 }
 
@@ -107,7 +107,8 @@ pub trait Watch<T: Real> {
     fn go_on(&mut self, _k: usize) -> bool {
         true
     }
-    /// More metrics of a state at an evaluation, and the invariant that it breaks, if any: then the run stops.
+    /// More metrics of a state at an evaluation, and the invariant that it breaks, if any: then the run
+    /// stops.
     fn measure(&mut self, _k: usize, _views: &[View<'_, T>]) -> Result<(Values, Option<String>)> {
         Ok((Values::new(), None))
     }
@@ -138,8 +139,8 @@ pub trait Watch<T: Real> {
 /// Nobody watches.
 impl<T: Real> Watch<T> for () {}
 
-/// Says why an algorithm cannot run on a problem over a network: a value out of range, something that the problem
-/// does not have, numbers of agents that differ, a metric that nobody reports.
+/// Says why an algorithm cannot run on a problem over a network: a value out of range, something that the
+/// problem does not have, numbers of agents that differ, a metric that nobody reports.
 pub fn check<T: Real>(
     algorithm: &dyn Algorithm<T>,
     problem: &dyn Bilevel<T>,
@@ -168,8 +169,8 @@ pub fn check<T: Real>(
     }
 }
 
-/// Runs an algorithm on a problem over a network, from the beginning or from a checkpoint. Without a start the
-/// problem's own is taken.
+/// Runs an algorithm on a problem over a network, from the beginning or from a checkpoint. Without a start
+/// the problem's own is taken.
 pub fn run<T: Real>(
     algorithm: &dyn Algorithm<T>,
     problem: &dyn Bilevel<T>,

@@ -161,8 +161,8 @@ pub trait Bilevel<T: Real>: Send + Sync {
         Start::default()
     }
 
-    /// The metrics that this problem reports, with their units and labels. The first is the one that targets, `tune`
-    /// and the look for divergence go by.
+    /// The metrics that this problem reports, with their units and labels. The first is the one that targets,
+    /// `tune` and the look for divergence go by.
     fn measures(&self) -> Vec<Metric> {
         Vec::new()
     }
