@@ -204,7 +204,7 @@ fn names_stay_inside_and_failures_leave_nothing() {
         format!("{SMALL}[[figure]]\nname = \"../f\"\ny = \"relative_error\"\n"),
     )
     .unwrap();
-    refused(&inside, &["run", "f.toml"], &["name is '../f'"]);
+    refused(&inside, &["run", "f.toml"], &["name is \"../f\"", "letters"]);
     assert!(!inside.join("results").exists());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }

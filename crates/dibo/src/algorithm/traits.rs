@@ -46,6 +46,8 @@ pub enum Mixes {
     PullAndPush,
     /// The same in several rounds an iteration.
     PullAndPushInLoops,
+    /// Decisions are pulled through A, and nothing is tracked.
+    Pull,
     /// Everything is pushed through B, with push-sum's weight.
     PushSum,
     /// All gradients are averaged in one place; no link is used.
