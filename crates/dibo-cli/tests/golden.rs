@@ -5,6 +5,7 @@
 //! `DIBO_GOLDEN_BINARY=PATH`, those of another dibo): only where numbers are meant to change.
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -46,18 +47,25 @@ fn ends_are_those_of_earlier_versions() {
         _ => level == "baseline",
     };
     let names = ["policy", "quadratic", "robust", "cleaning", "tuning", "lossy", "many", "wide"];
-    for cpu in ["baseline", "avx2", "avx512"].into_iter().filter(|l| has(l)) {
-        for name in names {
-            let kept = folder().join(format!("{name}.{cpu}.csv"));
-            for threads in ["1", "2", "3"] {
-                let now =
-                    ends(program, &folder().join(format!("{name}.toml")), cpu, threads).join("\n") + "\n";
-                if write && threads == "1" {
-                    std::fs::write(&kept, &now).unwrap();
+    let levels: Vec<&str> = ["baseline", "avx2", "avx512"].into_iter().filter(|l| has(l)).collect();
+    let all: Vec<(&str, &str)> = levels.iter().flat_map(|cpu| names.map(|name| (*cpu, name))).collect();
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some((cpu, name)) = all.get(next.fetch_add(1, Relaxed)) {
+                    let kept = folder().join(format!("{name}.{cpu}.csv"));
+                    for threads in ["1", "2", "3"] {
+                        let file = folder().join(format!("{name}.toml"));
+                        let now = ends(program, &file, cpu, threads).join("\n") + "\n";
+                        if write && threads == "1" {
+                            std::fs::write(&kept, &now).unwrap();
+                        }
+                        let then = std::fs::read_to_string(&kept).unwrap();
+                        assert_eq!(now, then, "{name} on {threads} threads with {cpu}");
+                    }
                 }
-                let then = std::fs::read_to_string(&kept).unwrap();
-                assert_eq!(now, then, "{name} on {threads} threads with {cpu}");
-            }
+            });
         }
-    }
+    });
 }

@@ -232,8 +232,12 @@ fn one_setting(
         }
         Err(e) => warnings.push(format!("{e:#}")),
     }
-    match opened.visit(Trial(time)) {
+    match opened.visit(Trial { time, look: true }) {
         Ok(tried) => {
+            if tried.iterations == 0 {
+                lines.push("not tried: no time was left for it".into());
+                return lines_with(lines, warnings, caution, count);
+            }
             count.tried += 1;
             count.whole += usize::from(tried.iterations >= setting.run.iterations);
             count.seconds += tried.seconds * setting.run.iterations as f64;
@@ -249,6 +253,16 @@ fn one_setting(
         }
         Err(e) => warnings.push(format!("fails when tried: {e:#}")),
     }
+    lines_with(lines, warnings, caution, count)
+}
+
+/// The lines with what goes wrong or may.
+fn lines_with(
+    mut lines: Vec<String>,
+    warnings: Vec<String>,
+    caution: Option<String>,
+    count: &mut Count,
+) -> Vec<String> {
     count.warned += usize::from(!warnings.is_empty());
     if warnings.is_empty() {
         lines.extend(caution.map(|c| format!("in practice: {c}")));
@@ -310,7 +324,8 @@ pub fn announce(experiment: &Experiment, needed: Needed, threads: usize, device:
     let place = Place { folder: &experiment.folder, threads: &one, device: None };
     let (mut seconds, mut count) = (0.0, 0.0);
     for setting in experiment.settings.iter().step_by(every) {
-        let tried = open(setting, experiment.seeds[0], place)?.visit(Trial(Duration::from_millis(30)))?;
+        let tried = open(setting, experiment.seeds[0], place)?
+            .visit(Trial { time: Duration::from_millis(30), look: false })?;
         seconds += tried.seconds * setting.run.iterations as f64;
         count += 1.0;
     }

@@ -20,7 +20,12 @@ pub struct Tried {
 }
 
 /// Runs for so long at most.
-pub struct Trial(pub Duration);
+pub struct Trial {
+    /// How long; not at all if zero.
+    pub time: Duration,
+    /// Look at the metrics, too: they may be dear.
+    pub look: bool,
+}
 
 impl Visit for Trial {
     type Out = Tried;
@@ -30,6 +35,9 @@ impl Visit for Trial {
         let mut state = ready.algorithm.start(ready.problem, &mut *network, None)?;
         let first = ready.problem.measures().first().copied();
         let look = |state: &mut dyn dibo::algorithm::State<T>| -> Result<Option<f64>> {
+            if !self.look || self.time.is_zero() {
+                return Ok(None);
+            }
             let values = evaluate(ready.problem, &state.views())?;
             let name = first.map(|m| m.name).or(values.first().map(|v| v.0));
             Ok(values.iter().find(|v| Some(v.0) == name).map(|v| v.1))
@@ -41,9 +49,9 @@ impl Visit for Trial {
             let error = first.is_none_or(|m| m.better != Better::Higher);
             !v.is_finite() || error && v > ready.plan.diverged_above
         };
-        while k < ready.plan.iterations && began.elapsed() < self.0 && !value.is_some_and(bad) {
+        while k < ready.plan.iterations && began.elapsed() < self.time && !value.is_some_and(bad) {
             let from = Instant::now();
-            while k < next.min(ready.plan.iterations) && began.elapsed() < self.0 {
+            while k < next.min(ready.plan.iterations) && began.elapsed() < self.time {
                 state.step(k, ready.problem, &mut *network)?;
                 k += 1;
             }
