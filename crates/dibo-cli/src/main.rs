@@ -1,5 +1,5 @@
 //! The `dibo` command.
-use dibo_run::memory::Counting;
+use dibo_run::allocator::Counting;
 use std::process::ExitCode;
 
 // So that a run can say how much memory it needed.

@@ -4,7 +4,7 @@ use anyhow::Result;
 use dibo_report::judge;
 use dibo_report::report::{self, Body, Extra};
 use dibo_report::results::{Curves, Figure, Folder, Manifest};
-use dibo_run::device::{Device, Engine, Precision};
+use dibo_run::device::{Accelerator, Device, Precision};
 use dibo_run::runner::{self, identity};
 use dibo_run::{Experiment, Registry, check, pictures, say, stop};
 use std::path::{Path, PathBuf};
@@ -105,7 +105,7 @@ pub fn run(registry: &Registry, options: Options) -> Result<ExitCode> {
     let threads = threads(options.threads)?;
     let device = match options.device {
         Device::Cpu => None,
-        Device::Cuda => Some(Engine::new(options.precision)?),
+        Device::Cuda => Some(Accelerator::new(options.precision)?),
     };
     say!("{}: {}", experiment.name, experiment.title);
     experiment.watch = options.watch.is_some();

@@ -97,7 +97,8 @@ fn rows(gpu: &Arc<Gpu>, report: &mut Report, n: usize, width: usize) -> Checked 
     let mean = here.mean().ok_or("rows of several widths")?;
     let gap = |a: f64, b: f64| (a - b).abs() / b.abs().max(1e-12);
     let (h, g) = (view(&v).gap(&here), view(&dv).gap(&there));
-    let metrics = gap(there.spread(&[]), here.spread(&mean)).max(gap(g.0, h.0)).max(gap(g.1, h.1));
+    let metrics =
+        gap(there.consensus_error(&[]), here.consensus_error(&mean)).max(gap(g.0, h.0)).max(gap(g.1, h.1));
     let worst = if n == 1 { gap(g.1, h.1) } else { metrics };
     report.near(&format!("metrics, {n} agents, {width} columns"), worst, 1e-4);
     gpu.health()

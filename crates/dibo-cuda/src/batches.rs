@@ -1,6 +1,6 @@
 //! A batch on the device: which samples each agent uses, with what factors, and what their losses are.
 use crate::gpu::{Gpu, arguments};
-use crate::memory::Memory;
+use crate::memory::DeviceMemory;
 use cudarc::driver::CudaFunction;
 use dibo::data::Dataset;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ impl Place {
 
 /// Memory for a batch: `each` places for every agent, the first `train` of them for training samples.
 pub(crate) struct Batch {
-    table: Memory,
-    weights: Memory,
-    losses: [Memory; 2],
-    right: Memory,
+    table: DeviceMemory,
+    weights: DeviceMemory,
+    losses: [DeviceMemory; 2],
+    right: DeviceMemory,
     capacity: usize,
     pub agents: usize,
     pub each: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     pub fn new(gpu: &Arc<Gpu>, capacity: usize) -> Self {
-        let numbers = |each: usize| Memory::zeros(gpu, capacity * each);
+        let numbers = |each: usize| DeviceMemory::zeros(gpu, capacity * each);
         Batch {
             table: numbers(size_of::<Place>()),
             weights: numbers(4),
@@ -108,9 +108,9 @@ impl Batch {
 
 /// Samples on the device.
 pub(crate) struct Samples {
-    pub bytes: Memory,
+    pub bytes: DeviceMemory,
     /// Tokens of each text.
-    pub lengths: Memory,
+    pub lengths: DeviceMemory,
 }
 
 impl Samples {
@@ -118,7 +118,7 @@ impl Samples {
         let all: Vec<u8> = (0..data.len()).flat_map(|i| data.image(i)).copied().collect();
         let length = |i: usize| dibo::problem::learning::bert::tokens(data.image(i)).1 as i32;
         let lengths: Vec<i32> = if text { (0..data.len()).map(length).collect() } else { vec![0] };
-        Samples { bytes: Memory::of(gpu, &all), lengths: Memory::of(gpu, &lengths) }
+        Samples { bytes: DeviceMemory::of(gpu, &all), lengths: DeviceMemory::of(gpu, &lengths) }
     }
 }
 

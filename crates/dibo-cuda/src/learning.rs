@@ -4,7 +4,7 @@ use crate::batches::{Batch, Gradients, Pass, Place, Samples};
 use crate::bert::{DeviceBert, Sizes};
 use crate::gpu::{Gpu, arguments};
 use crate::kernels::LEARNING;
-use crate::memory::Memory;
+use crate::memory::DeviceMemory;
 use crate::mlp::Mlp;
 use crate::products::Kind;
 use crate::rows::DeviceRows;
@@ -36,7 +36,7 @@ pub struct DeviceLearning {
     host: Learning<f32>,
     gpu: Arc<Gpu>,
     /// Where each agent's ψ begins.
-    starts: Memory,
+    starts: DeviceMemory,
     data: Samples,
     test: Samples,
     weigh: CudaFunction,
@@ -216,7 +216,7 @@ impl DeviceLearning {
             starts.push(end);
         }
         let problem = DeviceLearning {
-            starts: Memory::of(gpu, &starts),
+            starts: DeviceMemory::of(gpu, &starts),
             data: Samples::new(gpu, &dealt.data, text),
             test: Samples::new(gpu, &dealt.test, text),
             weigh,

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 /// Memory of the GPU, freed with its owner. After a failure it is empty, at address 0, and nothing is done
 /// with it.
-pub(crate) struct Memory {
+pub(crate) struct DeviceMemory {
     gpu: Arc<Gpu>,
     pointer: u64,
     bytes: usize,
 }
 
-impl Debug for Memory {
+impl Debug for DeviceMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} bytes on {}", self.bytes, self.gpu.name())
     }
@@ -46,24 +46,24 @@ fn allocate(gpu: &Gpu, bytes: usize) -> Option<u64> {
     pointer
 }
 
-impl Memory {
+impl DeviceMemory {
     /// Bytes that are zero.
-    pub fn zeros(gpu: &Arc<Gpu>, bytes: usize) -> Memory {
+    pub fn zeros(gpu: &Arc<Gpu>, bytes: usize) -> DeviceMemory {
         let memory = Self::unset(gpu, bytes);
         memory.clear();
         memory
     }
 
     /// Bytes that hold anything.
-    pub fn unset(gpu: &Arc<Gpu>, bytes: usize) -> Memory {
+    pub fn unset(gpu: &Arc<Gpu>, bytes: usize) -> DeviceMemory {
         let bytes = bytes.max(16).next_multiple_of(16);
         let (pointer, bytes) = allocate(gpu, bytes).map_or((0, 0), |pointer| (pointer, bytes));
         gpu.holding().take(bytes);
-        Memory { gpu: gpu.clone(), pointer, bytes }
+        DeviceMemory { gpu: gpu.clone(), pointer, bytes }
     }
 
     /// A copy of host numbers.
-    pub fn of<T: Copy>(gpu: &Arc<Gpu>, numbers: &[T]) -> Memory {
+    pub fn of<T: Copy>(gpu: &Arc<Gpu>, numbers: &[T]) -> DeviceMemory {
         let memory = Self::unset(gpu, size_of_val(numbers));
         memory.write(0, numbers);
         memory
@@ -124,7 +124,7 @@ impl Memory {
         }
     }
 
-    pub fn copy_from(&self, other: &Memory) {
+    pub fn copy_from(&self, other: &DeviceMemory) {
         let same = (self.bytes == other.bytes).then_some(other.pointer);
         let Some(from) = self.gpu.require(same, "a copy between memories of two sizes") else { return };
         let stream = self.gpu.stream().cu_stream();
@@ -135,7 +135,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for DeviceMemory {
     fn drop(&mut self) {
         if self.pointer == 0 {
             return;

@@ -2,7 +2,7 @@
 use crate::batches::{Gradients, Pass};
 use crate::gpu::{Gpu, arguments};
 use crate::kernels::LEARNING;
-use crate::memory::Memory;
+use crate::memory::DeviceMemory;
 use crate::products::{Kind, Matrix};
 use cudarc::driver::CudaFunction;
 use dibo::problem::learning::Net;
@@ -16,17 +16,17 @@ pub(crate) struct Mlp {
     gpu: Arc<Gpu>,
     net: Net,
     units: usize,
-    scale: Memory,
-    shift: Memory,
+    scale: DeviceMemory,
+    shift: DeviceMemory,
     load: CudaFunction,
     relu: CudaFunction,
     mask: CudaFunction,
     entropy: CudaFunction,
     capacity: usize,
-    x: Memory,
-    hidden: Memory,
-    scores: Memory,
-    back: Memory,
+    x: DeviceMemory,
+    hidden: DeviceMemory,
+    scores: DeviceMemory,
+    back: DeviceMemory,
     /// Batch whose images are loaded: y and z use the same.
     loaded: bool,
 }
@@ -43,17 +43,17 @@ impl Mlp {
         let mut mlp = Mlp {
             net,
             units,
-            scale: Memory::of(gpu, scale),
-            shift: Memory::of(gpu, shift),
+            scale: DeviceMemory::of(gpu, scale),
+            shift: DeviceMemory::of(gpu, shift),
             load,
             relu,
             mask,
             entropy,
             capacity: 0,
-            x: Memory::unset(gpu, 0),
-            hidden: Memory::unset(gpu, 0),
-            scores: Memory::unset(gpu, 0),
-            back: Memory::unset(gpu, 0),
+            x: DeviceMemory::unset(gpu, 0),
+            hidden: DeviceMemory::unset(gpu, 0),
+            scores: DeviceMemory::unset(gpu, 0),
+            back: DeviceMemory::unset(gpu, 0),
             loaded: false,
             gpu: gpu.clone(),
         };
@@ -76,7 +76,7 @@ impl Mlp {
             return;
         }
         let ((lx, lh, ls), gpu) = (self.lines(), self.gpu.clone());
-        let numbers = |each: usize| Memory::zeros(&gpu, 4 * rows * each);
+        let numbers = |each: usize| DeviceMemory::zeros(&gpu, 4 * rows * each);
         (self.x, self.hidden, self.scores, self.back, self.capacity) =
             (numbers(lx), numbers(lh), numbers(ls), numbers(self.units), rows);
     }

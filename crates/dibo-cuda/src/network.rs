@@ -2,7 +2,7 @@
 //! is one kernel.
 use crate::gpu::{Gpu, arguments};
 use crate::kernels::mix_columns;
-use crate::memory::Memory;
+use crate::memory::DeviceMemory;
 use crate::rows::{DeviceRows, Steps};
 use dibo::mixing::{Mixing, Sequence};
 use dibo::network::{Lane, Network, Simulator, Traffic, Wishes};
@@ -24,9 +24,9 @@ pub struct DeviceNetwork {
 /// Copies of old rows and the links, where there are too many agents for one thread's registers.
 #[derive(Default)]
 struct Scratch {
-    v: Option<Memory>,
-    t: Option<Memory>,
-    links: Option<Memory>,
+    v: Option<DeviceMemory>,
+    t: Option<DeviceMemory>,
+    links: Option<DeviceMemory>,
 }
 
 impl DeviceNetwork {
@@ -117,11 +117,11 @@ fn links(mixing: &Mixing<f32>, only_pull: bool) -> (Vec<u32>, usize) {
 }
 
 /// Leaves a copy of some rows in `slot`, and tells where.
-fn keep(gpu: &Arc<Gpu>, rows: &DeviceRows, slot: &mut Option<Memory>) -> u64 {
+fn keep(gpu: &Arc<Gpu>, rows: &DeviceRows, slot: &mut Option<DeviceMemory>) -> u64 {
     let bytes = rows.memory().bytes();
     let copy = match slot.take().filter(|m| m.bytes() == bytes) {
         Some(copy) => copy,
-        None => Memory::unset(gpu, bytes),
+        None => DeviceMemory::unset(gpu, bytes),
     };
     copy.copy_from(rows.memory());
     slot.insert(copy).at()
@@ -202,7 +202,7 @@ impl<'a> DeviceLane<'a> {
         // With some capacity to spare, for the next graph has other links.
         let memory = match scratch.links.take().filter(|m| m.bytes() >= 4 * links.len()) {
             Some(memory) => memory,
-            None => Memory::unset(gpu, 8 * links.len()),
+            None => DeviceMemory::unset(gpu, 8 * links.len()),
         };
         memory.write(0, &links);
         let (edges, start) = (edges as u64, memory.at());

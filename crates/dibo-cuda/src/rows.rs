@@ -1,6 +1,6 @@
 //! Rows in the GPU's memory.
 use crate::gpu::{Gpu, arguments};
-use crate::memory::Memory;
+use crate::memory::DeviceMemory;
 use dibo::rows::{OnDevice, Rows};
 use std::any::Any;
 use std::ops::Range;
@@ -23,7 +23,7 @@ pub(crate) const KERNELS: [&str; 9] = [
 /// The numbers of some rows on a GPU.
 #[derive(Debug)]
 pub(crate) struct DeviceRows {
-    memory: Memory,
+    memory: DeviceMemory,
     starts: Arc<Vec<usize>>,
     ends: Arc<Vec<usize>>,
 }
@@ -58,7 +58,7 @@ impl DeviceRows {
     pub fn place(gpu: &Arc<Gpu>, rows: &mut Rows<f32>, ends: &[usize]) {
         rows.place(|numbers, starts| {
             Box::new(DeviceRows {
-                memory: Memory::of(gpu, numbers),
+                memory: DeviceMemory::of(gpu, numbers),
                 starts: Arc::new(starts.to_vec()),
                 ends: Arc::new(ends.to_vec()),
             })
@@ -91,7 +91,7 @@ impl DeviceRows {
         self.memory.at()
     }
 
-    pub fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &DeviceMemory {
         &self.memory
     }
 
@@ -127,8 +127,8 @@ impl DeviceRows {
     }
 
     /// The mean of some columns over the rows, left on the device.
-    pub fn mean_on_device(&self, columns: &Range<usize>) -> Memory {
-        let out = Memory::unset(self.gpu(), 4 * columns.len());
+    pub fn mean_on_device(&self, columns: &Range<usize>) -> DeviceMemory {
+        let out = DeviceMemory::unset(self.gpu(), 4 * columns.len());
         let (to, a, from, width) = (out.at(), self.at(), columns.start as i64, columns.len() as i64);
         let (stride, count) = (self.stride() as i64, self.count() as i32);
         let grid = (self.gpu().blocks(columns.len(), 256), 1);
@@ -141,7 +141,7 @@ impl DeviceRows {
     fn sums(&self, columns: &Range<usize>, rows: usize, kernel: impl FnOnce((u32, u32), u64)) -> Vec<f64> {
         let blocks = self.gpu().blocks(columns.len(), 256).min(1024);
         let mut parts = vec![0.0f64; rows * blocks as usize];
-        let out = Memory::unset(self.gpu(), size_of_val(&parts[..]));
+        let out = DeviceMemory::unset(self.gpu(), size_of_val(&parts[..]));
         kernel((blocks, rows as u32), out.at());
         out.read(0, &mut parts);
         parts.chunks(blocks as usize).map(|p| p.iter().sum()).collect()
@@ -156,7 +156,7 @@ impl DeviceRows {
 
 impl OnDevice<f32> for DeviceRows {
     fn duplicate(&self) -> Box<dyn OnDevice<f32>> {
-        let memory = Memory::unset(self.gpu(), self.memory.bytes());
+        let memory = DeviceMemory::unset(self.gpu(), self.memory.bytes());
         memory.copy_from(&self.memory);
         Box::new(DeviceRows { memory, starts: self.starts.clone(), ends: self.ends.clone() })
     }
@@ -195,7 +195,7 @@ impl OnDevice<f32> for DeviceRows {
 
     fn divide_into(&mut self, other: &dyn OnDevice<f32>, weights: &[f32]) {
         let Some(other) = self.peer(other) else { return };
-        let weights = Memory::of(self.gpu(), weights);
+        let weights = DeviceMemory::of(self.gpu(), weights);
         let (a, b, w, stride) = (self.at(), other.at(), weights.at(), self.stride() as i64);
         self.gpu().rows_kernel("divide", self.row_grid(), 256, arguments![a, b, w, stride]);
     }
@@ -207,7 +207,7 @@ impl OnDevice<f32> for DeviceRows {
         mean.into_iter().map(f64::from).collect()
     }
 
-    fn spread(&self, columns: Range<usize>) -> f64 {
+    fn consensus_error(&self, columns: Range<usize>) -> f64 {
         let (a, from, width, stride, count) = self.columns(&columns);
         let sums = self.sums(&columns, 1, |grid, to| {
             self.gpu().rows_kernel("spread_rows", grid, 256, arguments![to, a, from, width, stride, count]);

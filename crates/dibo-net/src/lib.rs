@@ -3,11 +3,11 @@
 //! do not change them.
 //!
 //! [`packet`] is the format, [`node`] the protocol of one process, [`transport`] the seam below it
-//! ([`memory`] for tests, `wire` for machines), [`agents`] the network that algorithms see, [`gather`] the
+//! ([`hub`] for tests, `wire` for machines), [`agents`] the network that algorithms see, [`gather`] the
 //! metrics of all agents.
 pub mod agents;
 pub mod gather;
-pub mod memory;
+pub mod hub;
 pub mod node;
 pub mod packet;
 pub mod transport;

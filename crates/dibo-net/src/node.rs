@@ -221,7 +221,7 @@ pub struct Node {
     done: bool,
     met: bool,
     next_hello: Duration,
-    trouble: Option<String>,
+    failure: Option<String>,
     counts: Counts,
     /// The shortest of the last waits: what a wait takes when nothing is lost.
     usual: Duration,
@@ -279,7 +279,7 @@ impl Node {
             done: false,
             met: false,
             next_hello: Duration::ZERO,
-            trouble: None,
+            failure: None,
             counts: Counts::default(),
             usual: settings.retry / 4,
             settings,
@@ -321,7 +321,7 @@ impl Node {
         let began = self.line.now();
         while let Some(missing) = self.strangers() {
             self.check_stop()?;
-            if let Some(why) = self.trouble.take() {
+            if let Some(why) = self.failure.take() {
                 // The other side must hear what we run, to refuse as well.
                 (0..3).for_each(|_| self.greet(To::All, None, None));
                 return Err(why);
@@ -454,7 +454,7 @@ impl Node {
                 return Ok(());
             }
             self.check_stop()?;
-            if let Some(why) = &self.trouble {
+            if let Some(why) = &self.failure {
                 return Err(why.clone());
             }
             if let Some(most) = at_most {
@@ -526,8 +526,8 @@ impl Node {
 
     /// Stops this process for good, and tells the others why.
     pub fn give_up(&mut self, why: String) -> String {
-        if self.trouble.is_none() {
-            self.trouble = Some(why.clone());
+        if self.failure.is_none() {
+            self.failure = Some(why.clone());
             let name = Name { round: self.round, kind: Kind::Stop, sender: self.me(), receiver: EVERYBODY };
             self.send(To::All, name, &Bytes::from(why.clone().into_bytes()), &[]);
         }
@@ -656,8 +656,8 @@ impl Node {
                     .filter(|c| !c.is_control())
                     .take(300)
                     .collect::<String>();
-                if !self.done && self.trouble.is_none() {
-                    self.trouble =
+                if !self.done && self.failure.is_none() {
+                    self.failure =
                         Some(format!("{} stopped: {why}", agents(self.peers[&from].owned.iter().copied())));
                 }
                 Ok(())
@@ -782,7 +782,7 @@ impl Node {
         if hello.digest != self.settings.digest {
             let hex = |d: &[u8; 32]| d[..4].iter().map(|b| format!("{b:02x}")).collect::<String>();
             if !self.met {
-                self.trouble = Some(format!(
+                self.failure = Some(format!(
                     "another experiment at {}: digest {} (dibo {}), here {} (dibo {}); give all processes \
                     the same file, --set, seeds and version",
                     agents(owned.iter().copied().take(20)),
@@ -814,7 +814,7 @@ impl Node {
         });
         if let Some(agent) = clash {
             if !self.met {
-                self.trouble = Some(format!(
+                self.failure = Some(format!(
                     "agent {agent} is owned by two processes; give each agent to one of them (--own)"
                 ));
             }
@@ -970,7 +970,7 @@ impl Node {
     }
 
     /// Why this process cannot go on, if it cannot.
-    pub fn trouble(&self) -> Option<&String> {
-        self.trouble.as_ref()
+    pub fn failure(&self) -> Option<&String> {
+        self.failure.as_ref()
     }
 }

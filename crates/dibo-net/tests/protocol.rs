@@ -11,7 +11,7 @@ use dibo::rng::{Purpose, stream};
 use dibo::rows::{Threads, View};
 use dibo_net::agents::{Agents, Links, Shared, lock};
 use dibo_net::gather;
-use dibo_net::memory::{Hub, Line};
+use dibo_net::hub::{Hub, Line};
 use dibo_net::node::{Counts, Node, Settings};
 use dibo_net::transport::{Faults, Faulty, To, Transport};
 use rand::RngExt;
@@ -607,5 +607,5 @@ fn fuzz_strangers_at_a_node() {
     let refused: u64 = node.counts().refused.values().sum();
     // A greeting made of random bytes that has the digest, a version and agents that fit together does not
     // occur.
-    assert_eq!((refused, node.others().count(), node.trouble()), (rounds, 0, None), "{:?}", node.counts());
+    assert_eq!((refused, node.others().count(), node.failure()), (rounds, 0, None), "{:?}", node.counts());
 }

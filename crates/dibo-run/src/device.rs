@@ -22,9 +22,9 @@ pub enum Precision {
 }
 
 #[cfg(feature = "cuda")]
-pub use with::Engine;
+pub use with::Accelerator;
 #[cfg(not(feature = "cuda"))]
-pub use without::Engine;
+pub use without::Accelerator;
 
 #[cfg(not(feature = "cuda"))]
 mod without {
@@ -36,9 +36,9 @@ mod without {
     use dibo::rows::{Real, Threads};
 
     /// No GPU engine is built in, so none can be made.
-    pub enum Engine {}
+    pub enum Accelerator {}
 
-    impl Engine {
+    impl Accelerator {
         /// Says how to get one.
         pub fn new(_precision: super::Precision) -> super::Result<Self> {
             anyhow::bail!(
@@ -87,16 +87,16 @@ mod with {
     use std::sync::Arc;
 
     /// A GPU ready to work.
-    pub struct Engine {
+    pub struct Accelerator {
         gpu: Arc<Gpu>,
         precision: Precision,
     }
 
-    impl Engine {
+    impl Accelerator {
         /// The first GPU.
         pub fn new(precision: Precision) -> Result<Self> {
             let gpu = Gpu::new(0).map_err(|e| anyhow!("{e}; leave --device away to run on the processor"))?;
-            Ok(Engine { gpu, precision })
+            Ok(Accelerator { gpu, precision })
         }
 
         /// Which device it is and how it computes.

@@ -1,7 +1,7 @@
 //! The one door: whoever runs something opens it here. The problem is built from its own keys, needs and
 //! values are checked, the start is the problem's, the place is chosen: simulator, links that lose messages,
 //! device; processes bring a network of their own.
-use crate::device::Engine;
+use crate::device::Accelerator;
 use crate::problems::{Ask, Built, Numbers, Picture};
 use crate::setting::Setting;
 use anyhow::{Context, Result, bail, ensure};
@@ -23,7 +23,7 @@ pub struct Place<'a> {
     /// Threads that it may use.
     pub threads: &'a Threads,
     /// The device, if it goes there.
-    pub device: Option<&'a Engine>,
+    pub device: Option<&'a Accelerator>,
 }
 
 /// A setting with a seed, opened: everything has been built and checked.

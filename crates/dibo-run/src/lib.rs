@@ -8,6 +8,7 @@
 //! - [`runner::run`] runs a whole experiment, [`tune::tune`] looks for steps, [`check::explain`] says what to
 //!   expect.
 //! - [`problems::Kind`] is what a problem of your own implements to be named in files.
+pub mod allocator;
 pub mod check;
 pub mod data;
 pub mod device;
@@ -18,7 +19,6 @@ pub mod experiment;
 #[cfg(test)]
 mod fuzz;
 pub mod graphs;
-pub mod memory;
 pub mod pictures;
 mod plan;
 pub mod problems;

@@ -1,11 +1,11 @@
 //! Runs all settings of an experiment with all seeds: on all cores, with progress, and so that it can be
 //! stopped and taken up again.
-use crate::device::Engine;
+use crate::device::Accelerator;
 use crate::door::{Place, Ready, Visit, open};
 use crate::experiment::Experiment;
 use crate::progress::Progress;
 use crate::setting::Setting;
-use crate::{memory, stop};
+use crate::{allocator, stop};
 use anyhow::{Context, Result};
 use dibo::algorithm::Algorithm;
 use dibo::engine::{Checkpoint, Outcome, Record, Sample, Watch};
@@ -14,7 +14,7 @@ use dibo::problem::{Better, Bilevel, Metric, estimate};
 use dibo::rows::{Real, Threads, View};
 use dibo::theory;
 use dibo::theory::watch::{Observer, Seen};
-use dibo_report::results::{CurveRow, Curves, Kept, Machine, Manifest, Memory, MetricInfo, RunRecord};
+use dibo_report::results::{CurveRow, Curves, Kept, Machine, Manifest, MemoryUse, MetricInfo, RunRecord};
 use dibo_report::results::{seal, seal_with, unseal, write_file};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,13 +29,13 @@ pub struct Options {
     /// Cores to use.
     pub threads: usize,
     /// The GPU, if the runs go there: one after another.
-    pub device: Option<Engine>,
+    pub device: Option<Accelerator>,
     /// Draw no progress bar.
     pub quiet: bool,
 }
 
 /// A run's record and what is known of its memory.
-pub type Finished = (Record, Memory);
+pub type Finished = (Record, MemoryUse);
 
 /// Runs an experiment and gives its results; finished and half-finished runs found in the folder are not done
 /// again.
@@ -181,7 +181,7 @@ impl Job<'_> {
     }
 
     /// From where it was left.
-    fn go(&self, threads: &Threads, device: Option<&Engine>, reused: &AtomicUsize) -> Result<Finished> {
+    fn go(&self, threads: &Threads, device: Option<&Accelerator>, reused: &AtomicUsize) -> Result<Finished> {
         let digest = digest(self.experiment, self.setting(), self.seed, device)?;
         match unseal(&self.file("done"), &digest) {
             Kept::Found(bytes) => {
@@ -194,7 +194,7 @@ impl Job<'_> {
             Kept::Damaged(what) => self.progress.say(&format!("{what}: this run is done again")),
             Kept::Missing | Kept::Another => {}
         }
-        memory::begin();
+        allocator::begin();
         let place = Place { folder: &self.experiment.folder, threads, device };
         let opened = open(self.setting(), self.seed, place)?;
         if let Some(note) = &opened.built.note {
@@ -250,10 +250,10 @@ impl Visit for Going<'_> {
         watch.moved_to(resume.as_ref().map_or(0, |c| c.k));
         let mut network = ready.network()?;
         let record = ready.run(&mut *network, resume, &mut watch).with_context(|| label.clone())?;
-        let memory = Memory {
+        let memory = MemoryUse {
             vectors: std::mem::take(&mut watch.vectors),
             data_bytes,
-            peak_bytes: if job.alone { memory::peak() as u64 } else { 0 },
+            peak_bytes: if job.alone { allocator::peak() as u64 } else { 0 },
         };
         let finished = (record, memory);
         if !matches!(finished.0.outcome, Outcome::Stopped(_)) {
@@ -275,7 +275,7 @@ pub fn digest(
     experiment: &Experiment,
     setting: &Setting,
     seed: u64,
-    device: Option<&Engine>,
+    device: Option<&Accelerator>,
 ) -> Result<[u8; 32]> {
     let mut hash = setting.digest(&experiment.folder)?;
     let place = device.map_or_else(|| dibo::rows::cpu().to_string(), |d| d.name());

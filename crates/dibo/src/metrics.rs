@@ -29,7 +29,7 @@ pub fn evaluate<T: Real>(problem: &dyn Bilevel<T>, views: &[View<'_, T>]) -> Res
         if let Some((view, mean)) =
             find(name).filter(|v| v.columns.is_some()).and_then(|v| Some((v, v.mean()?)))
         {
-            values.push((label, view.spread(&mean)));
+            values.push((label, view.consensus_error(&mean)));
         }
     }
     let pairs = [("tx", "dx"), ("ty", "dy"), ("tz", "dz"), ("tv", "dv")];

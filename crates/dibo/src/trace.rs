@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    problem: Problem,
+    problem: Tables,
     graphs: Vec<Graph>,
     #[serde(default)]
     init: Init,
@@ -32,7 +32,7 @@ struct Input {
 /// An explicit policy-evaluation problem.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Problem {
+pub struct Tables {
     kind: String,
     features: Matrix,
     transition: Matrix,
@@ -41,7 +41,7 @@ pub struct Problem {
     tau: f64,
 }
 
-impl Problem {
+impl Tables {
     /// The problem itself; says what is wrong with its tables.
     pub fn build(&self) -> Result<PolicyEvaluation, String> {
         if self.kind != "policy-evaluation" {

@@ -14,7 +14,7 @@ use dibo::rows::Threads;
 use dibo::theory::graph::{Step, constants, diameter_and_utility, stochastic_vectors};
 use dibo::theory::problem::derived;
 use dibo::theory::steps::{self, Net, Reading};
-use dibo::theory::watch::{Observer, Steps, average, spread, tracking_spread};
+use dibo::theory::watch::{Observer, Steps, average, decision_spread, tracking_spread};
 use rand::RngExt;
 use serde_json::json;
 
@@ -39,7 +39,7 @@ fn errors(state: &mut dyn State<f64>, alpha: &[f64], next: &[f64], beta: &[f64])
     let hat = names.map(|n| average(find(n.into()), alpha));
     let ones = vec![1.0; beta.len()];
     Errors {
-        d: [0, 1, 2].map(|v| spread(find(names[v].into()), alpha, &hat[v])),
+        d: [0, 1, 2].map(|v| decision_spread(find(names[v].into()), alpha, &hat[v])),
         s: names
             .map(|n| tracking_spread(find(format!("t{n}")), beta, &average(find(format!("t{n}")), &ones))),
         sum: names.map(|n| norm(&average(find(format!("d{n}")), &ones))),

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 use dibo::engine::{Record, Sample, Watch};
 use dibo::rows::{Real, Threads, View};
 use dibo_net::node::Counts;
-use dibo_report::results::{Folder, Memory};
+use dibo_report::results::{Folder, MemoryUse};
 use dibo_run::door::{Place, Ready, Visit, open};
 use dibo_run::{Experiment, Registry, runner, say};
 use std::path::{Path, PathBuf};
@@ -105,7 +105,7 @@ impl Gathered<'_> {
         let (bytes, messages) = (sum(&|s| s.traffic.bytes as f64), sum(&|s| s.traffic.messages as f64));
         let (rounds, seconds) = (sum(&|s| s.traffic.rounds as f64), sum(&|s| s.seconds));
         let options = runner::Options { out: self.out.to_path_buf(), threads: 1, device: None, quiet: true };
-        let records = records.into_iter().map(|r| r.map(|record| (record, Memory::default()))).collect();
+        let records = records.into_iter().map(|r| r.map(|record| (record, MemoryUse::default()))).collect();
         let (manifest, curves) = runner::results(self.experiment, &options, &jobs, records, began, started)?;
         let identity = runner::identity(self.experiment)?;
         let folder = Folder::open(self.out, &self.experiment.name, &identity, false)?;

@@ -3,7 +3,7 @@ use super::workspace::{Buffers, Normed, Workspace};
 use super::{DeviceBert, encoder};
 use crate::batches::Pass;
 use crate::gpu::arguments;
-use crate::memory::Memory;
+use crate::memory::DeviceMemory;
 use crate::products::{Kind, Matrix, Shape};
 use dibo::problem::learning::bert::{LayerAt, LinearAt, NormAt};
 use std::ffi::c_void;
@@ -77,7 +77,8 @@ impl Piece<'_> {
         match self.of.sizes.kind {
             Kind::F32 => Matrix::new(self.parameter(at), Kind::F32, line, self.p.stride),
             Kind::Bf16 => {
-                let (all, copy) = (encoder(&self.of.places), self.of.narrowed.as_ref().map_or(0, Memory::at));
+                let (all, copy) =
+                    (encoder(&self.of.places), self.of.narrowed.as_ref().map_or(0, DeviceMemory::at));
                 Matrix::new(copy + 2 * (at.start - all.start) as u64, Kind::Bf16, line, all.len())
             }
         }

@@ -11,7 +11,7 @@ mod workspace;
 use crate::batches::Pass;
 use crate::gpu::{Gpu, arguments};
 use crate::kernels::BERT;
-use crate::memory::Memory;
+use crate::memory::DeviceMemory;
 use crate::products::Kind;
 use back::Back;
 use cudarc::driver::CudaFunction;
@@ -131,7 +131,7 @@ pub(crate) struct DeviceBert {
     functions: HashMap<&'static str, CudaFunction>,
     workspace: Option<Workspace>,
     /// The encoder's parameters as 16 bits.
-    narrowed: Option<Memory>,
+    narrowed: Option<DeviceMemory>,
     limit: usize,
 }
 
@@ -183,9 +183,9 @@ impl DeviceBert {
         let bytes = 2 * agents * range.len();
         if self.narrowed.as_ref().is_none_or(|m| m.bytes() < bytes) {
             self.narrowed = None;
-            self.narrowed = Some(Memory::unset(&self.gpu, bytes));
+            self.narrowed = Some(DeviceMemory::unset(&self.gpu, bytes));
         }
-        let to = self.narrowed.as_ref().map_or(0, Memory::at);
+        let to = self.narrowed.as_ref().map_or(0, DeviceMemory::at);
         let (w, stride, count) = (p.parameters + 4 * range.start as u64, p.stride as i64, range.len() as i64);
         let grid = (self.gpu.blocks(range.len() / 4, 256) as usize, agents);
         self.kernel("narrow_range", grid, (256, 1), arguments![to, w, stride, count]);

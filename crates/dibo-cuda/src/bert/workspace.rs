@@ -1,7 +1,7 @@
 //! The memory of a BERT's activations.
 use super::Sizes;
 use crate::gpu::Gpu;
-use crate::memory::Memory;
+use crate::memory::DeviceMemory;
 use crate::products::Kind;
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ pub(super) struct SharedTables {
 
 /// Writes tables one after the other.
 struct TableWriter<'a> {
-    memory: &'a Memory,
+    memory: &'a DeviceMemory,
     written: usize,
     sizes: &'a Sizes,
     texts: usize,
@@ -154,18 +154,18 @@ pub(super) struct Workspace {
     pub buffers: Buffers,
     pub layers: Vec<LayerTables>,
     pub shared: SharedTables,
-    _activations: Memory,
-    _tables: Memory,
+    _activations: DeviceMemory,
+    _tables: DeviceMemory,
 }
 
 impl Workspace {
     pub fn new(gpu: &Arc<Gpu>, sizes: &Sizes, texts: usize) -> Self {
         // First counted, then given out.
         let (_, bytes) = Buffers::lay(sizes, texts, 0);
-        let activations = Memory::unset(gpu, bytes as usize);
+        let activations = DeviceMemory::unset(gpu, bytes as usize);
         let (b, _) = Buffers::lay(sizes, texts, activations.at());
         let count = b.layers.len() * 5 + 6;
-        let tables = Memory::unset(gpu, count * texts * sizes.bert.heads * size_of::<u64>());
+        let tables = DeviceMemory::unset(gpu, count * texts * sizes.bert.heads * size_of::<u64>());
         let mut table = TableWriter { memory: &tables, written: 0, sizes, texts };
         let (h, e) = (sizes.bert.hidden, sizes.kind.bytes());
         // Queries, keys and values of a token lie side by side.

@@ -107,7 +107,7 @@ pub struct RunRecord {
     pub state_bytes: u64,
     /// What else is known of its memory.
     #[serde(default)]
-    pub memory: Memory,
+    pub memory: MemoryUse,
     /// Last value of each metric, where it has one.
     pub last: BTreeMap<String, f64>,
     /// Smallest value of each metric over all evaluations.
@@ -120,7 +120,7 @@ pub struct RunRecord {
 
 /// The memory of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Memory {
+pub struct MemoryUse {
     /// The state's vectors in words, such as `3 × 4070600 (y z, ty tz, dy dz) + 2 × 54000 (x, dx) numbers of
     /// 4 bytes`.
     pub vectors: String,

@@ -6,7 +6,7 @@ mod small;
 
 pub use small::{PolicyEvaluationKeys, QuadraticKeys, RobustKeys};
 
-use crate::device::Engine;
+use crate::device::Accelerator;
 use crate::section::Section;
 use anyhow::{Result, bail};
 use dibo::algorithm::{AnyAlgorithm, Axis, Needs};
@@ -27,7 +27,7 @@ pub struct Ask<'a> {
     /// The algorithm that will run on it.
     pub algorithm: &'a dyn AnyAlgorithm,
     /// The device on which it is to lie, if any.
-    pub device: Option<&'a Engine>,
+    pub device: Option<&'a Accelerator>,
 }
 
 impl Ask<'_> {

@@ -70,7 +70,7 @@ impl PolicyEvaluationKeys {
         let path = folder.join(&self.file);
         let text =
             std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let tables: trace::Problem =
+        let tables: trace::Tables =
             serde_json::from_str(&text).with_context(|| path.display().to_string())?;
         tables.build().map_err(|e| anyhow!("{}: {e}", path.display()))
     }

@@ -160,7 +160,7 @@ impl<T, const N: usize> Default for Steps<T, N> {
 impl<T: Real, const N: usize> Steps<T, N> {
     fn set(&mut self, stack: &Stack<T, N>, values: [f64; N]) {
         if self.values != values {
-            stack.spread(values, &mut self.columns);
+            stack.step_columns(values, &mut self.columns);
             self.values = values;
         }
     }

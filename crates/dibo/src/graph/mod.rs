@@ -167,7 +167,7 @@ impl DiGraph {
         self.start[i] as usize..self.start[i + 1] as usize
     }
 
-    /// All links turned round.
+    /// All links reversed.
     pub fn reversed(&self) -> DiGraph {
         DiGraph::from_edges(self.agents(), self.edges().map(|(s, r)| (r, s)))
     }

@@ -27,7 +27,7 @@ pub trait OnDevice<T>: Debug + Send + Sync {
     /// The mean of these columns over the rows.
     fn mean(&self, columns: Range<usize>) -> Vec<f64>;
     /// (1/n) Σ ‖row_i − mean‖² over these columns.
-    fn spread(&self, columns: Range<usize>) -> f64;
+    fn consensus_error(&self, columns: Range<usize>) -> f64;
     /// ‖Σ self − Σ other‖ and Σ ‖other_i‖ over these columns.
     fn gap(&self, columns: Range<usize>, other: &dyn OnDevice<T>) -> (f64, f64);
     /// For the code of the same device.

@@ -371,7 +371,7 @@ impl<T: Real, const N: usize> Stack<T, N> {
 
     /// Writes `values[v]` to every column of variable `v`: one number per column, as the fused update wants
     /// the steps. A device finds the columns itself and gets the `N` values.
-    pub fn spread(&self, values: [f64; N], columns: &mut Vec<T>) {
+    pub fn step_columns(&self, values: [f64; N], columns: &mut Vec<T>) {
         if self.shared.device().is_some() {
             columns.clear();
             return columns.extend(values.map(T::of));
@@ -425,9 +425,9 @@ impl<'a, T: Real> View<'a, T> {
     }
 
     /// (1/n) Σ ‖v_i − mean‖², with the mean of [`mean`](Self::mean).
-    pub fn spread(&self, mean: &[f64]) -> f64 {
+    pub fn consensus_error(&self, mean: &[f64]) -> f64 {
         if let Some(device) = self.rows.device() {
-            return device.spread(self.span());
+            return device.consensus_error(self.span());
         }
         let square =
             |i: usize| self.row(i).iter().zip(mean).map(|(v, m)| (v.f64() - m) * (v.f64() - m)).sum::<f64>();

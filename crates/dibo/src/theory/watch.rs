@@ -93,7 +93,7 @@ impl Observer {
         for (name, [t_name, d_name], [d_label, s_label], index) in VARIABLES {
             let Some(v) = find(name).filter(|v| v.columns.is_some()) else { continue };
             let hat = average(v, alpha);
-            let d = spread(v, alpha, &hat);
+            let d = decision_spread(v, alpha, &hat);
             v_d += d;
             values.push((d_label, d));
             if let (Some(t), Some(direction)) = (find(t_name), find(d_name)) {
@@ -279,7 +279,7 @@ pub fn average<T: Real>(view: &View<'_, T>, weights: &[f64]) -> Vec<f64> {
 }
 
 /// D(v, α) = Σ α_i ‖v_i − v̂‖².
-pub fn spread<T: Real>(view: &View<'_, T>, alpha: &[f64], hat: &[f64]) -> f64 {
+pub fn decision_spread<T: Real>(view: &View<'_, T>, alpha: &[f64], hat: &[f64]) -> f64 {
     let square =
         |i: usize| view.row(i).iter().zip(hat).map(|(v, h)| (v.f64() - h) * (v.f64() - h)).sum::<f64>();
     alpha.iter().enumerate().map(|(i, a)| a * square(i)).sum()
