@@ -99,6 +99,39 @@ struct Peer {
 }
 
 impl Peer {
+    /// A process as its first greeting shows it. Nothing is known about its answers yet: half of `retry` is
+    /// taken.
+    fn new(hello: &Hello, owned: Vec<usize>, now: Duration, retry: Duration) -> Self {
+        let Hello { incarnation, round, posted, safe, done, .. } = *hello;
+        Peer {
+            owned,
+            incarnation,
+            heard: now,
+            round,
+            posted,
+            moved: now,
+            safe,
+            done,
+            answers: retry / 2,
+            lag: Duration::ZERO,
+        }
+    }
+
+    /// A further greeting of the same life.
+    fn greets_again(&mut self, hello: &Hello, now: Duration) {
+        self.heard = now;
+        self.round = self.round.max(hello.round);
+        self.safe = self.safe.max(hello.safe);
+        self.done |= hello.done;
+        self.has_posted(hello.posted, now);
+        if let Some(took) = hello.asked.and_then(|asked| now.checked_sub(asked)) {
+            // Down fast, up slowly: a few slow answers, while all were starting or one was held up, are soon
+            // forgotten.
+            self.answers =
+                if took < self.answers { (self.answers + took) / 2 } else { (7 * self.answers + took) / 8 };
+        }
+    }
+
     /// It says, or shows, that its messages of rounds before this one have left.
     fn has_posted(&mut self, before: u64, now: Duration) {
         if before > self.posted {
@@ -769,9 +802,50 @@ impl Node {
         self.send(To::Process(to), name, body, parts);
     }
 
+    /// Takes a greeting: who is there, how far it is, and whether it lives a new life.
     fn hello(&mut self, packet: &Packet<'_>) -> Result<(), Refusal> {
         let hello: Hello = postcard::from_bytes(packet.body).map_err(|_| Refusal::Nonsense)?;
         let owned: Vec<usize> = hello.owned.iter().map(|i| *i as usize).collect();
+        self.check_hello(packet, &hello, &owned)?;
+        if hello.incarnation == self.settings.incarnation && owned == self.settings.owned {
+            return Ok(());
+        }
+        let (name, now) = (hello.owned[0], self.line.now());
+        if packet.run.job != self.run.job {
+            // A process that is further in the experiment has done this part; one that is behind is alive.
+            if let Some(peer) = self.peers.get_mut(&name).filter(|p| p.owned == owned) {
+                peer.heard = now;
+                peer.done |= packet.run.job > self.run.job;
+            }
+            return Ok(());
+        }
+        self.claim(name, &owned)?;
+        let mut greet = hello.answer.is_some();
+        match self.peers.get_mut(&name) {
+            None => {
+                self.peers.insert(name, Peer::new(&hello, owned, now, self.settings.retry));
+                greet = true;
+            }
+            Some(old) if hello.incarnation < old.incarnation => return Ok(()),
+            Some(old) if hello.incarnation > old.incarnation => {
+                let kept_from = old.safe;
+                let new = Peer::new(&hello, owned, now, self.settings.retry);
+                *old = Peer { safe: new.safe.max(kept_from), ..new };
+                self.came_back(name, &hello, kept_from);
+                greet = true;
+            }
+            Some(old) => old.greets_again(&hello, now),
+        }
+        self.forget();
+        if greet {
+            self.greet(To::Process(name), None, hello.answer);
+        }
+        Ok(())
+    }
+
+    /// Whether a greeting makes sense and is of this experiment; before all have met, a greeting of another
+    /// experiment is trouble.
+    fn check_hello(&mut self, packet: &Packet<'_>, hello: &Hello, owned: &[usize]) -> Result<(), Refusal> {
         if owned.is_empty()
             || owned.len() > 1 << 20
             || !owned.is_sorted_by(|a, b| a < b)
@@ -797,18 +871,11 @@ impl Node {
         if owned.iter().any(|i| *i >= self.settings.agents) {
             return Err(Refusal::UnknownAgent);
         }
-        if hello.incarnation == self.settings.incarnation && owned == self.settings.owned {
-            return Ok(());
-        }
-        let (name, now) = (hello.owned[0], self.line.now());
-        if packet.run.job != self.run.job {
-            // A process that is further in the experiment has done this part; one that is behind is alive.
-            if let Some(peer) = self.peers.get_mut(&name).filter(|p| p.owned == owned) {
-                peer.heard = now;
-                peer.done |= packet.run.job > self.run.job;
-            }
-            return Ok(());
-        }
+        Ok(())
+    }
+
+    /// Enters a process as the owner of its agents, unless another one, or another share, owns one of them.
+    fn claim(&mut self, name: u32, owned: &[usize]) -> Result<(), Refusal> {
         let clash = owned.iter().find(|i| {
             self.owner[**i].is_some_and(|p| p != name || self.peers.get(&p).is_none_or(|p| p.owned != owned))
         });
@@ -821,68 +888,25 @@ impl Node {
             return Err(Refusal::UnknownAgent);
         }
         owned.iter().for_each(|i| self.owner[*i] = Some(name));
-        let Hello { incarnation, round, posted, safe, done, .. } = hello;
-        let new = Peer {
-            owned,
-            incarnation,
-            heard: now,
-            round,
-            posted,
-            moved: now,
-            safe,
-            done,
-            answers: self.settings.retry / 2,
-            lag: Duration::ZERO,
-        };
-        let mut greet = hello.answer.is_some();
-        match self.peers.get_mut(&name) {
-            None => {
-                self.peers.insert(name, new);
-                greet = true;
-            }
-            Some(old) if hello.incarnation < old.incarnation => return Ok(()),
-            Some(old) if hello.incarnation > old.incarnation => {
-                (self.log)(&format!(
-                    "{} came back in round {}",
-                    agents(new.owned.iter().copied()),
-                    hello.round
-                ));
-                let kept_from = old.safe;
-                *old = Peer { safe: new.safe.max(kept_from), ..new };
-                if hello.safe < kept_from {
-                    let why = format!(
-                        "its checkpoint is of round {}, but messages before round {kept_from} are no longer \
-                        kept",
-                        hello.safe
-                    );
-                    let stop =
-                        Name { round: self.round, kind: Kind::Stop, sender: self.me(), receiver: EVERYBODY };
-                    self.send(To::Process(name), stop, &Bytes::from(why.into_bytes()), &[]);
-                }
-                greet = true;
-            }
-            Some(old) => {
-                old.heard = now;
-                old.round = old.round.max(hello.round);
-                old.safe = old.safe.max(hello.safe);
-                old.done |= hello.done;
-                old.has_posted(hello.posted, now);
-                if let Some(took) = hello.asked.and_then(|asked| now.checked_sub(asked)) {
-                    // Down fast, up slowly: a few slow answers, while all were starting or one was held up,
-                    // are soon forgotten.
-                    old.answers = if took < old.answers {
-                        (old.answers + took) / 2
-                    } else {
-                        (7 * old.answers + took) / 8
-                    };
-                }
-            }
-        }
-        self.forget();
-        if greet {
-            self.greet(To::Process(name), None, hello.answer);
-        }
         Ok(())
+    }
+
+    /// A process was started again. It must stop if its checkpoint is older than the messages that are still
+    /// kept for it.
+    fn came_back(&mut self, name: u32, hello: &Hello, kept_from: u64) {
+        (self.log)(&format!(
+            "{} came back in round {}",
+            agents(hello.owned.iter().map(|i| *i as usize)),
+            hello.round
+        ));
+        if hello.safe < kept_from {
+            let why = format!(
+                "its checkpoint is of round {}, but messages before round {kept_from} are no longer kept",
+                hello.safe
+            );
+            let stop = Name { round: self.round, kind: Kind::Stop, sender: self.me(), receiver: EVERYBODY };
+            self.send(To::Process(name), stop, &Bytes::from(why.into_bytes()), &[]);
+        }
     }
 
     /// Forgets kept rounds that nobody can ask for any more.

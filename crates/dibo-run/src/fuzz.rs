@@ -138,7 +138,9 @@ fn fuzz_readers() {
                 .map_err(anyhow::Error::msg),
             // Files on disk are slower: every hundredth is enough.
             _ if i % 400 == 3 => {
-                let csv = "series,seed,iteration,seconds,bytes,gradients,products,relative_error\n0,0,0,0.0,0,0,0,1.0\n0,0,20,0.1,10,30,0,0.5\n";
+                let csv = "series,seed,iteration,seconds,bytes,gradients,products,relative_error\n\
+                    0,0,0,0.0,0,0,0,1.0\n\
+                    0,0,20,0.1,10,30,0,0.5\n";
                 let path = folder.path().join("curves.csv");
                 std::fs::write(&path, damage.to(csv)).unwrap();
                 std::fs::write(

@@ -183,7 +183,11 @@ fn steps() -> Vec<Steps> {
         },
         // Without eta_z, z takes y's step.
         Steps {
-            json: json!({"lambda": {"start": 2.0, "power": 0.25}, "eta_x": {"start": 0.05, "decay": 0.1}, "eta_y": {"start": 0.04, "power": -0.33}}),
+            json: json!({
+                "lambda": {"start": 2.0, "power": 0.25},
+                "eta_x": {"start": 0.05, "decay": 0.1},
+                "eta_y": {"start": 0.04, "power": -0.33}
+            }),
             lambda: |k| 2.0 * ((k + 1) as f64).powf(0.25),
             eta: [
                 |k| 0.05 / (1.0 + 0.1 * k as f64),

@@ -11,7 +11,9 @@ fn number() -> impl Strategy<Value = f64> {
     prop_oneof![
         8 => 0.0..1.0f64,
         1 => -2.0..2.0f64,
-        1 => prop::sample::select(vec![0.0, -0.0, 1.0, 0.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e308, 1e-308, -1e-17]),
+        1 => prop::sample::select(vec![
+            0.0, -0.0, 1.0, 0.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e308, 1e-308, -1e-17,
+        ]),
     ]
 }
 
@@ -73,7 +75,9 @@ proptest! {
     }
 
     #[test]
-    fn stochastic_matrices_are_taken_as_they_are(pairs in (1..6usize).prop_flat_map(|n| prop::collection::vec(stochastic(n), 1..4))) {
+    fn stochastic_matrices_are_taken_as_they_are(
+        pairs in (1..6usize).prop_flat_map(|n| prop::collection::vec(stochastic(n), 1..4)),
+    ) {
         let sequence = Sequence::given(pairs.clone()).unwrap();
         assert_stochastic(&sequence);
         for (k, (a, b)) in pairs.iter().enumerate() {
@@ -100,7 +104,8 @@ proptest! {
         if let (true, Some(first)) = (huge, lists.first_mut()) {
             first.push((usize::MAX, 1));
         }
-        let graphs: Vec<trace::Graph> = lists.iter().map(|edges| serde_json::from_value(json!({"edges": edges})).unwrap()).collect();
+        let graph = |edges| serde_json::from_value(json!({"edges": edges})).unwrap();
+        let graphs: Vec<trace::Graph> = lists.iter().map(graph).collect();
         let sound = !lists.is_empty() && lists.iter().flatten().all(|(s, r)| *s < n && *r < n);
         match trace::mixing(&graphs, n) {
             Ok(sequence) => {
@@ -177,8 +182,9 @@ fn places(value: &Value, here: &str, all: &mut Vec<String>) {
 /// What a place may be overwritten with.
 fn strange() -> impl Strategy<Value = Value> {
     let values = json!([
-        null, true, "", "fab", "dl-push-saga", 0, 1, -1, 3, 17, 0.5, 1e308, -1e308, 1e-308, 1e18, 18446744073709551615u64, [], {}, [[]],
-        [[0, 9]], [1.0], {"start": 1, "power": 400}, {"start": 0.1, "decay": -1}, {"name": "push-pull"}
+        null, true, "", "fab", "dl-push-saga", 0, 1, -1, 3, 17, 0.5, 1e308, -1e308, 1e-308, 1e18,
+        18446744073709551615u64, [], {}, [[]], [[0, 9]], [1.0],
+        {"start": 1, "power": 400}, {"start": 0.1, "decay": -1}, {"name": "push-pull"}
     ]);
     prop::sample::select(values.as_array().unwrap().clone())
 }
@@ -193,10 +199,19 @@ fn is_short(input: &Value) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 1500,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn changed_inputs_are_taken_or_refused(changes in prop::collection::vec((any::<prop::sample::Index>(), prop::option::of(strange())), 1..4)) {
+    fn changed_inputs_are_taken_or_refused(
+        changes in prop::collection::vec(
+            (any::<prop::sample::Index>(), prop::option::of(strange())),
+            1..4,
+        ),
+    ) {
         let mut input = base();
         for (at, new) in changes {
             let mut all = Vec::new();
@@ -221,7 +236,14 @@ proptest! {
 
     #[test]
     fn damaged_texts_are_taken_or_refused(
-        changes in prop::collection::vec((any::<prop::sample::Index>(), 0..3u8, prop::sample::select(b"0123456789.eE+-[]{},:\"nx ".to_vec())), 1..5)
+        changes in prop::collection::vec(
+            (
+                any::<prop::sample::Index>(),
+                0..3u8,
+                prop::sample::select(b"0123456789.eE+-[]{},:\"nx ".to_vec()),
+            ),
+            1..5,
+        ),
     ) {
         let mut text = base().to_string().into_bytes();
         for (at, kind, byte) in changes {

@@ -31,6 +31,9 @@ const SECONDS: f64 = 0.06;
 /// Agents, name, iterations a second.
 type Rate = (usize, String, f64);
 
+/// The best rate of each size (row) and variant (column).
+type Best = [[f64; 4]; SIZES.len()];
+
 impl Size {
     /// FAB on this size, with graphs drawn `redraw` = never or at each iteration.
     fn setting(&self, registry: &Registry, phases: [usize; 3], redraw: &str) -> Result<Setting> {
@@ -104,6 +107,17 @@ pub fn run(registry: &Registry, options: &Options, cores: usize) -> Result<()> {
         bursts.\n",
         options.rounds
     );
+    let (best, peers) = measure(registry, options, cores)?;
+    let names = [format!("{cores} threads"), format!("{cores} runs")];
+    print_own(registry, &best, &names)?;
+    if !peers.is_empty() {
+        print_peers(&peers, &best, &names);
+    }
+    Ok(())
+}
+
+/// The best rates of this library, and those of the peers, if there are any.
+fn measure(registry: &Registry, options: &Options, cores: usize) -> Result<(Best, Vec<Rate>)> {
     let variant = |runs, threads, redraw| Variant { runs, threads, redraw };
     let variants = [
         variant(1, 1, "never"),
@@ -112,26 +126,13 @@ pub fn run(registry: &Registry, options: &Options, cores: usize) -> Result<()> {
         variant(1, 1, "iteration"),
     ];
     let mut peers: Vec<Rate> = Vec::new();
-    let mut best = [[0.0; 4]; 3];
+    let mut best: Best = [[0.0; 4]; 3];
+    let mut lengths = [SECONDS; 3];
     // Size by size and variant by variant, so that idle teams of threads do not watch for work while another
     // one is measured.
-    let mut lengths = [SECONDS; 3];
     for _ in 0..options.rounds {
         if let Some(path) = &options.peer {
-            let found = parse(&ask(path, &options.python, &[], 1)?);
-            if found.is_empty() {
-                bail!("{} printed no line of the form \"n=10: NAME 123 it/s\"", path.display());
-            }
-            for (length, size) in lengths.iter_mut().zip(&SIZES) {
-                let fastest = found.iter().filter(|f| f.0 == size.n).map(|f| f.2).fold(0.0, f64::max);
-                *length = if fastest > 0.0 { size.burst / fastest } else { SECONDS };
-            }
-            for new in found {
-                match peers.iter_mut().find(|p| p.0 == new.0 && p.1 == new.1) {
-                    Some(known) => known.2 = known.2.max(new.2),
-                    None => peers.push(new),
-                }
-            }
+            measure_peers(path, options, &mut peers, &mut lengths)?;
         }
         for (s, size) in SIZES.iter().enumerate() {
             for (best, variant) in best[s].iter_mut().zip(&variants) {
@@ -139,7 +140,36 @@ pub fn run(registry: &Registry, options: &Options, cores: usize) -> Result<()> {
             }
         }
     }
-    let [threads, seeds] = [format!("{cores} threads"), format!("{cores} runs")];
+    Ok((best, peers))
+}
+
+/// One round of the peers' program: keeps the best of each peer, and sets the lengths of our bursts to those
+/// of the fastest peer.
+fn measure_peers(
+    path: &Path,
+    options: &Options,
+    peers: &mut Vec<Rate>,
+    lengths: &mut [f64; 3],
+) -> Result<()> {
+    let found = parse(&ask(path, &options.python, &[], 1)?);
+    if found.is_empty() {
+        bail!("{} printed no line of the form \"n=10: NAME 123 it/s\"", path.display());
+    }
+    for (length, size) in lengths.iter_mut().zip(&SIZES) {
+        let fastest = found.iter().filter(|f| f.0 == size.n).map(|f| f.2).fold(0.0, f64::max);
+        *length = if fastest > 0.0 { size.burst / fastest } else { SECONDS };
+    }
+    for new in found {
+        match peers.iter_mut().find(|p| p.0 == new.0 && p.1 == new.1) {
+            Some(known) => known.2 = known.2.max(new.2),
+            None => peers.push(new),
+        }
+    }
+    Ok(())
+}
+
+/// The table of this library's rates. `threads` and `seeds` name the columns in which all cores work.
+fn print_own(registry: &Registry, best: &Best, [threads, seeds]: &[String; 2]) -> Result<()> {
     say!(
         "{:>6} {:>12} {threads:>12} {seeds:>12} {:>14} {:>9} {:>14}",
         "agents",
@@ -148,7 +178,7 @@ pub fn run(registry: &Registry, options: &Options, cores: usize) -> Result<()> {
         "GFLOP/s",
         "graph making"
     );
-    for (size, best) in SIZES.iter().zip(&best) {
+    for (size, best) in SIZES.iter().zip(best) {
         let (gflops, share) = (best[0] * flops(size) / 1e9, graph_share(registry, size)?);
         let [one, split, runs, fresh] = best;
         say!(
@@ -164,22 +194,24 @@ pub fn run(registry: &Registry, options: &Options, cores: usize) -> Result<()> {
         "\"fresh graphs\": new random edges at each iteration, one thread. \"graph making\": its share when \
         every graph is random."
     );
-    if !peers.is_empty() {
-        say!(
-            "\n{:>6} {:<16} {:>12} {:>12} {threads:>12} {seeds:>12}",
-            "agents",
-            "peer",
-            "it/s",
-            "dibo: 1 thread"
-        );
-        for (n, name, rate) in &peers {
-            if let Some(s) = SIZES.iter().position(|size| size.n == *n) {
-                let [one, split, runs] = [0, 1, 2].map(|v| best[s][v] / rate);
-                say!("{n:>6} {name:<16} {rate:>12.0} {one:>12.2} × {split:>10.2} × {runs:>10.2} ×");
-            }
+    Ok(())
+}
+
+/// The table of the peers' rates, and how many times as fast this library is.
+fn print_peers(peers: &[Rate], best: &Best, [threads, seeds]: &[String; 2]) {
+    say!(
+        "\n{:>6} {:<16} {:>12} {:>12} {threads:>12} {seeds:>12}",
+        "agents",
+        "peer",
+        "it/s",
+        "dibo: 1 thread"
+    );
+    for (n, name, rate) in peers {
+        if let Some(s) = SIZES.iter().position(|size| size.n == *n) {
+            let [one, split, runs] = [0, 1, 2].map(|v| best[s][v] / rate);
+            say!("{n:>6} {name:<16} {rate:>12.0} {one:>12.2} × {split:>10.2} × {runs:>10.2} ×");
         }
     }
-    Ok(())
 }
 
 /// Multiplications and additions of one iteration: two mixings, the steps, and the directions.

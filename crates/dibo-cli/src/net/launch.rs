@@ -171,6 +171,116 @@ fn shares(n: usize, processes: usize) -> Vec<Vec<usize>> {
         .collect()
 }
 
+/// Where the processes of a launch listen, and the folder of certificates that they show each other (none
+/// over plain TCP).
+struct Addresses {
+    ports: Vec<u16>,
+    certificates: Option<PathBuf>,
+}
+
+impl Addresses {
+    /// So many addresses; the certificates are made in a folder below `root`.
+    fn new(root: &Path, count: usize, tcp: bool) -> Result<Self> {
+        let certificates = (!tcp).then(|| root.join("certificates"));
+        if let Some(folder) = &certificates {
+            let from = SystemTime::now() - Duration::from_secs(3600);
+            dibo_net::certificates::make(folder, &["localhost".into()], from, 2)
+                .map_err(anyhow::Error::msg)?;
+        }
+        // Free ports: bound all at once so that they differ, and let go.
+        let bound: Vec<TcpListener> = (0..count)
+            .map(|_| TcpListener::bind("127.0.0.1:0"))
+            .collect::<Result<_, _>>()
+            .context("cannot find free ports")?;
+        let ports: Vec<u16> = bound.iter().filter_map(|l| Some(l.local_addr().ok()?.port())).collect();
+        Ok(Addresses { ports, certificates })
+    }
+
+    /// The address of one process, as Zenoh writes it.
+    fn endpoint(&self, p: usize) -> String {
+        let protocol = if self.certificates.is_some() { "tls" } else { "tcp" };
+        format!("{protocol}/localhost:{}", self.ports[p])
+    }
+
+    /// Arguments that tell a process its certificates.
+    fn security(&self) -> Vec<String> {
+        let folder = self.certificates.iter();
+        folder.flat_map(|c| ["--certificates".into(), c.display().to_string()]).collect()
+    }
+}
+
+/// All that a launch has started.
+struct Processes {
+    program: PathBuf,
+    running: Vec<Running>,
+    /// One or none.
+    routers: Vec<Running>,
+    /// How far the first process is.
+    done: Arc<AtomicU64>,
+}
+
+/// Where process `p` enters how far it is: only the first one is listened to.
+fn progress_of(p: usize, done: &Arc<AtomicU64>) -> Arc<AtomicU64> {
+    if p == 0 { done.clone() } else { Arc::default() }
+}
+
+impl Processes {
+    /// Starts those again that were killed; gives the last words of one that failed.
+    fn look_after(&mut self) -> Result<Option<String>> {
+        let mut failed = None;
+        for (p, process) in self.running.iter_mut().enumerate().filter(|(_, r)| !r.ended) {
+            let Some(status) = process.child.try_wait().context("cannot wait for a process")? else {
+                continue;
+            };
+            if !killed_off(status) {
+                process.ended = true;
+                failed = failed.or_else(|| (!status.success()).then(|| process.last_words(status)));
+            } else {
+                // By us or by somebody else.
+                *process = Running::start(
+                    &self.program,
+                    process.arguments.clone(),
+                    process.lowest,
+                    process.log.clone(),
+                    &progress_of(p, &self.done),
+                )?;
+            }
+        }
+        for router in &mut self.routers {
+            if let Some(status) = router.child.try_wait().context("cannot wait for the router")? {
+                failed = failed.or_else(|| Some(format!("the router ended: {}", router.last_words(status))));
+            }
+        }
+        Ok(failed)
+    }
+
+    /// After a failure: the others hear of it and stop by themselves, for which they get five seconds.
+    fn let_stop(&mut self) {
+        let until = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < until
+            && self.running.iter_mut().any(|r| matches!(r.child.try_wait(), Ok(None)))
+        {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Kills one of those that have not ended, at random; false if it could not be killed.
+    fn kill_one(&mut self, chance: &mut impl Rng) -> bool {
+        let victims: Vec<usize> = (0..self.running.len()).filter(|p| !self.running[*p].ended).collect();
+        let victim = &mut self.running[victims[chance.random_range(0..victims.len())]];
+        // SIGKILL: it has no chance to say goodbye.
+        victim.child.kill().is_ok()
+    }
+
+    /// Ends whatever is still there.
+    fn end(&mut self) {
+        for process in self.running.iter_mut().chain(&mut self.routers) {
+            let _ = process.child.kill();
+            let _ = process.child.wait();
+        }
+    }
+}
+
 /// The processes of a launch and what becomes of them.
 struct Fate<'a> {
     options: &'a LaunchOptions,
@@ -181,150 +291,104 @@ struct Fate<'a> {
 impl Fate<'_> {
     /// Starts all, waits for all; gives how many were killed.
     fn run(&self, root: &Path, progress: impl Fn(u64)) -> Result<usize> {
-        let LaunchOptions { common, tcp, kills, kill_every, .. } = self.options;
-        let program = std::env::current_exe().context("cannot find the path of dibo")?;
-        let certificates = root.join("certificates");
-        if !tcp {
-            let from = SystemTime::now() - Duration::from_secs(3600);
-            dibo_net::certificates::make(&certificates, &["localhost".into()], from, 2)
-                .map_err(anyhow::Error::msg)?;
-        }
-        // Free ports: bound all at once so that they differ, and let go.
-        let bound: Vec<TcpListener> = (0..=self.groups.len())
-            .map(|_| TcpListener::bind("127.0.0.1:0"))
-            .collect::<Result<_, _>>()
-            .context("cannot find free ports")?;
-        let ports: Vec<u16> = bound.iter().filter_map(|l| Some(l.local_addr().ok()?.port())).collect();
-        drop(bound);
-        let endpoint = |p: usize| format!("{}/localhost:{}", if *tcp { "tcp" } else { "tls" }, ports[p]);
-        let security = |arguments: &mut Vec<String>| {
-            if !tcp {
-                arguments.extend(["--certificates".into(), certificates.display().to_string()]);
-            }
-        };
-        let done = Arc::new(AtomicU64::new(0));
-        let mut routers = Vec::new();
-        if self.options.router {
-            let mut arguments: Vec<String> =
-                ["router".into(), "--listen".into(), endpoint(self.groups.len())].into();
-            security(&mut arguments);
-            routers.push(Running::start(&program, arguments, 0, root.join("router.log"), &Arc::default())?);
-        }
-        let mut running = Vec::new();
-        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-        for (p, group) in self.groups.iter().enumerate() {
-            let list = |items: Vec<String>| items.join(",");
-            let mut arguments: Vec<String> = vec![
-                "agent".into(),
-                common.experiment.experiment.clone(),
-                "--own".into(),
-                list(group.iter().map(|i| i.to_string()).collect()),
-            ];
-            if self.options.router {
-                arguments.extend(["--client".into(), "--connect".into(), endpoint(self.groups.len())]);
-            } else {
-                arguments.extend(["--listen".into(), endpoint(p)]);
-                // One connection for each pair: of two, one can survive a cut, and Zenoh then forgets what
-                // the other side listens to.
-                let earlier = list((0..p).map(endpoint).collect());
-                arguments.extend(if p == 0 { vec![] } else { vec!["--connect".into(), earlier] });
-            }
-            security(&mut arguments);
-            arguments.extend(common.experiment.set.iter().flat_map(|set| ["--set".into(), set.clone()]));
-            arguments.extend(common.experiment.seeds.iter().flat_map(|n| ["--seeds".into(), n.to_string()]));
-            arguments.extend(
-                common.experiment.data.iter().flat_map(|d| ["--data".into(), d.display().to_string()]),
-            );
-            arguments.extend(common.lossy.iter().flat_map(|ms| ["--lossy".into(), ms.to_string()]));
-            arguments.extend(common.faults.iter().flat_map(|f| {
-                [
-                    "--faults".into(),
-                    format!("drop={},duplicate={},delay={},seed={}", f.drop, f.duplicate, f.delay, f.seed),
-                ]
-            }));
-            arguments.extend(["--out".into(), self.out.display().to_string()]);
-            arguments.extend([
-                "--patience".into(),
-                common.patience.to_string(),
-                "--checkpoint".into(),
-                common.checkpoint.to_string(),
-            ]);
-            arguments.extend(["--threads".into(), (cores / self.groups.len()).max(1).to_string()]);
-            // All of them live on the machine of one user: nothing is shown to anybody else.
-            arguments.push("--show-private".into());
-            let progress = if p == 0 {
-                arguments.push("--progress".into());
-                done.clone()
-            } else {
-                Arc::default()
-            };
-            running.push(Running::start(
-                &program,
-                arguments,
-                group[0],
-                root.join(format!("{}.log", group[0])),
-                &progress,
-            )?);
-        }
+        let LaunchOptions { common, kills, kill_every, .. } = self.options;
+        let mut processes = self.start(root)?;
         let mut chance = stream(common.faults.map_or(0, |f| f.seed), Purpose::Start, 4, 0);
         let wait = |chance: &mut dyn Rng| Duration::from_secs_f64(kill_every * 2.0 * chance.random::<f64>());
         let (mut killed, mut next_kill) = (0, Instant::now() + wait(&mut chance));
         let outcome = loop {
-            let mut failed = None;
-            for (p, process) in running.iter_mut().enumerate().filter(|(_, r)| !r.ended) {
-                let Some(status) = process.child.try_wait().context("cannot wait for a process")? else {
-                    continue;
-                };
-                if !killed_off(status) {
-                    process.ended = true;
-                    failed = failed.or_else(|| (!status.success()).then(|| process.last_words(status)));
-                } else {
-                    // By us or by somebody else.
-                    let progress = if p == 0 { done.clone() } else { Arc::default() };
-                    *process = Running::start(
-                        &program,
-                        process.arguments.clone(),
-                        process.lowest,
-                        process.log.clone(),
-                        &progress,
-                    )?;
-                }
-            }
-            for router in &mut routers {
-                if let Some(status) = router.child.try_wait().context("cannot wait for the router")? {
-                    failed =
-                        failed.or_else(|| Some(format!("the router ended: {}", router.last_words(status))));
-                }
-            }
-            progress(done.load(Relaxed));
+            let failed = processes.look_after()?;
+            progress(processes.done.load(Relaxed));
             if let Some(words) = failed.filter(|_| !stop::asked()) {
-                // The others hear of it and stop by themselves.
-                let until = Instant::now() + Duration::from_secs(5);
-                while Instant::now() < until
-                    && running.iter_mut().any(|r| matches!(r.child.try_wait(), Ok(None)))
-                {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
+                processes.let_stop();
                 break Err(anyhow::anyhow!(words));
             }
-            if running.iter().all(|r| r.ended) {
+            if processes.running.iter().all(|r| r.ended) {
                 break Ok(killed);
             }
             if killed < *kills && Instant::now() >= next_kill {
-                let victims: Vec<usize> = (0..running.len()).filter(|p| !running[*p].ended).collect();
-                let victim = &mut running[victims[chance.random_range(0..victims.len())]];
-                // SIGKILL: it has no chance to say goodbye.
-                if victim.child.kill().is_ok() {
+                if processes.kill_one(&mut chance) {
                     killed += 1;
                 }
                 next_kill = Instant::now() + wait(&mut chance);
             }
             std::thread::sleep(Duration::from_millis(10));
         };
-        for process in running.iter_mut().chain(&mut routers) {
-            let _ = process.child.kill();
-            let _ = process.child.wait();
-        }
+        processes.end();
         outcome
+    }
+
+    /// Starts the router, if there is one, and a process for each group of agents.
+    fn start(&self, root: &Path) -> Result<Processes> {
+        let program = std::env::current_exe().context("cannot find the path of dibo")?;
+        // One for each process, and the last for the router.
+        let addresses = Addresses::new(root, self.groups.len() + 1, self.options.tcp)?;
+        let done = Arc::new(AtomicU64::new(0));
+        let mut routers = Vec::new();
+        if self.options.router {
+            let mut arguments: Vec<String> =
+                ["router".into(), "--listen".into(), addresses.endpoint(self.groups.len())].into();
+            arguments.extend(addresses.security());
+            routers.push(Running::start(&program, arguments, 0, root.join("router.log"), &Arc::default())?);
+        }
+        let mut running = Vec::new();
+        for (p, group) in self.groups.iter().enumerate() {
+            running.push(Running::start(
+                &program,
+                self.agent_arguments(p, &addresses),
+                group[0],
+                root.join(format!("{}.log", group[0])),
+                &progress_of(p, &done),
+            )?);
+        }
+        Ok(Processes { program, running, routers, done })
+    }
+
+    /// The command line of process `p`: `dibo agent` with what the user chose for the launch.
+    fn agent_arguments(&self, p: usize, addresses: &Addresses) -> Vec<String> {
+        let common = &self.options.common;
+        let list = |items: Vec<String>| items.join(",");
+        let mut arguments: Vec<String> = vec![
+            "agent".into(),
+            common.experiment.experiment.clone(),
+            "--own".into(),
+            list(self.groups[p].iter().map(|i| i.to_string()).collect()),
+        ];
+        if self.options.router {
+            arguments.extend(["--client".into(), "--connect".into(), addresses.endpoint(self.groups.len())]);
+        } else {
+            arguments.extend(["--listen".into(), addresses.endpoint(p)]);
+            // One connection for each pair: of two, one can survive a cut, and Zenoh then forgets what the
+            // other side listens to.
+            let earlier = list((0..p).map(|earlier| addresses.endpoint(earlier)).collect());
+            arguments.extend(if p == 0 { vec![] } else { vec!["--connect".into(), earlier] });
+        }
+        arguments.extend(addresses.security());
+        arguments.extend(common.experiment.set.iter().flat_map(|set| ["--set".into(), set.clone()]));
+        arguments.extend(common.experiment.seeds.iter().flat_map(|n| ["--seeds".into(), n.to_string()]));
+        arguments
+            .extend(common.experiment.data.iter().flat_map(|d| ["--data".into(), d.display().to_string()]));
+        arguments.extend(common.lossy.iter().flat_map(|ms| ["--lossy".into(), ms.to_string()]));
+        arguments.extend(common.faults.iter().flat_map(|f| {
+            [
+                "--faults".into(),
+                format!("drop={},duplicate={},delay={},seed={}", f.drop, f.duplicate, f.delay, f.seed),
+            ]
+        }));
+        arguments.extend(["--out".into(), self.out.display().to_string()]);
+        arguments.extend([
+            "--patience".into(),
+            common.patience.to_string(),
+            "--checkpoint".into(),
+            common.checkpoint.to_string(),
+        ]);
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        arguments.extend(["--threads".into(), (cores / self.groups.len()).max(1).to_string()]);
+        // All of them live on the machine of one user: nothing is shown to anybody else.
+        arguments.push("--show-private".into());
+        if p == 0 {
+            arguments.push("--progress".into());
+        }
+        arguments
     }
 }

@@ -302,61 +302,8 @@ fn report(
     began: Instant,
 ) -> Result<()> {
     let Some(last) = tiers.last() else { return Ok(()) };
-    let sign = if race.upwards { -1.0 } else { 1.0 };
-    let mut csv = csv::Writer::from_writer(Vec::new());
-    csv.write_record([
-        "tier",
-        "setting",
-        "iterations_run",
-        "seeds_not_reached",
-        "iterations_to_target",
-        race.metric,
-        "not_run_because",
-    ])?;
-    let mut lines = Vec::new();
-    let mut settings = 0;
-    for (t, tier) in tiers.iter().enumerate() {
-        for (candidate, score) in tier.candidates.iter().zip(&tier.scores) {
-            settings += 1;
-            let name = candidate
-                .parameters
-                .iter()
-                .map(|(k, v)| format!("{}={v}", words::symbol(k)))
-                .collect::<Vec<_>>()
-                .join(" ");
-            let (ran, open, reached, metric) = match score {
-                Some((ran, s)) => (
-                    ran.to_string(),
-                    s.open.to_string(),
-                    words::number(s.iterations),
-                    words::number(sign * s.metric),
-                ),
-                None => Default::default(),
-            };
-            let why = candidate.refused.clone().unwrap_or_default();
-            csv.write_record([(t + 1).to_string(), name.clone(), ran, open, reached, metric, why])?;
-            if let Some((ran, s)) = score.filter(|s| s.1.metric.is_finite()) {
-                lines.push((t + 1, ran, s, name));
-            }
-        }
-    }
-    write_file(&out.join("tune.csv"), &csv.into_inner().map_err(|e| e.into_error())?)?;
-    lines.sort_by(|a, b| b.1.cmp(&a.1).then(a.2.order(&b.2)));
-    crate::say!("\n{:<5} {:>10} {:>12} {:>14}  setting", "tier", "at most", "to target", race.metric);
-    for (tier, ran, s, name) in lines.iter().take(12) {
-        crate::say!(
-            "{tier:<5} {ran:>10} {:>12} {:>14}  {name}",
-            words::number(s.iterations),
-            words::number(sign * s.metric)
-        );
-    }
-    // The best over all tiers: the last one began from the one before, but its grid need not hold it.
-    let far = tiers.iter().filter_map(|t| Some((t, t.best()?)));
-    let best = far.min_by(|(a, i), (b, j)| match (&a.scores[*i], &b.scores[*j]) {
-        (Some(a), Some(b)) => a.1.order(&b.1),
-        _ => std::cmp::Ordering::Equal,
-    });
-    let Some((tier, at)) = best else { return Ok(()) };
+    say_table(write_csv(tiers, race, out)?, race);
+    let Some((tier, at)) = best_of_all(tiers) else { return Ok(()) };
     let found = &tier.candidates[at].parameters;
     let text = base.text(found);
     let file = out.join("best.toml");
@@ -364,6 +311,7 @@ fn report(
     write_file(&file, text.replacen("seeds = 1", &format!("seeds = {seeds}"), 1).as_bytes())?;
     let map = tiers.iter().rev().find(|t| t.axes.len() == 2 && t.candidates.len() > 9).unwrap_or(last);
     heat_map(map, race, base).and_then(|p| p.save(out, "tune"))?;
+    let settings: usize = tiers.iter().map(|t| t.candidates.len()).sum();
     let whole = settings * iterations * seeds;
     crate::say!(
         "\nbest: {}\n{} iterations run, {:.1} % of the {settings} settings × {seeds} seeds × {iterations}; \
@@ -378,9 +326,79 @@ fn report(
     Ok(())
 }
 
+/// A setting that did not diverge: its tier, how many iterations it was given, its score, and its name.
+type Line = (usize, usize, Score, String);
+
+/// All settings as `tune.csv`; gives those that did not diverge.
+fn write_csv(tiers: &[Ran], race: &Race<'_>, out: &Path) -> Result<Vec<Line>> {
+    let mut csv = csv::Writer::from_writer(Vec::new());
+    csv.write_record([
+        "tier",
+        "setting",
+        "iterations_run",
+        "seeds_not_reached",
+        "iterations_to_target",
+        race.metric,
+        "not_run_because",
+    ])?;
+    let mut lines = Vec::new();
+    for (t, tier) in tiers.iter().enumerate() {
+        for (candidate, score) in tier.candidates.iter().zip(&tier.scores) {
+            let name = candidate
+                .parameters
+                .iter()
+                .map(|(k, v)| format!("{}={v}", words::symbol(k)))
+                .collect::<Vec<_>>()
+                .join(" ");
+            let (ran, open, reached, metric) = match score {
+                Some((ran, s)) => (
+                    ran.to_string(),
+                    s.open.to_string(),
+                    words::number(s.iterations),
+                    words::number(sign(race) * s.metric),
+                ),
+                None => Default::default(),
+            };
+            let why = candidate.refused.clone().unwrap_or_default();
+            csv.write_record([(t + 1).to_string(), name.clone(), ran, open, reached, metric, why])?;
+            if let Some((ran, s)) = score.filter(|s| s.1.metric.is_finite()) {
+                lines.push((t + 1, ran, s, name));
+            }
+        }
+    }
+    write_file(&out.join("tune.csv"), &csv.into_inner().map_err(|e| e.into_error())?)?;
+    Ok(lines)
+}
+
+/// The best settings, those that came furthest first.
+fn say_table(mut lines: Vec<Line>, race: &Race<'_>) {
+    lines.sort_by(|a, b| b.1.cmp(&a.1).then(a.2.order(&b.2)));
+    crate::say!("\n{:<5} {:>10} {:>12} {:>14}  setting", "tier", "at most", "to target", race.metric);
+    for (tier, ran, s, name) in lines.iter().take(12) {
+        crate::say!(
+            "{tier:<5} {ran:>10} {:>12} {:>14}  {name}",
+            words::number(s.iterations),
+            words::number(sign(race) * s.metric)
+        );
+    }
+}
+
+/// The best over all tiers: the last one began from the one before, but its grid need not hold it.
+fn best_of_all(tiers: &[Ran]) -> Option<(&Ran, usize)> {
+    let far = tiers.iter().filter_map(|t| Some((t, t.best()?)));
+    far.min_by(|(a, i), (b, j)| match (&a.scores[*i], &b.scores[*j]) {
+        (Some(a), Some(b)) => a.1.order(&b.1),
+        _ => std::cmp::Ordering::Equal,
+    })
+}
+
+/// Scores are turned so that smaller is better: this turns a metric back.
+fn sign(race: &Race<'_>) -> f64 {
+    if race.upwards { -1.0 } else { 1.0 }
+}
+
 /// The last large tier as a map: one cell a setting, darker the further it came and the better it is.
 fn heat_map(tier: &Ran, race: &Race<'_>, base: &Base<'_>) -> Result<plot::Picture> {
-    let sign = if race.upwards { -1.0 } else { 1.0 };
     let mut order: Vec<usize> =
         (0..tier.scores.len()).filter(|i| tier.scores[*i].is_some_and(|s| s.1.metric.is_finite())).collect();
     order.sort_by(|a, b| match (&tier.scores[*a], &tier.scores[*b]) {
@@ -393,7 +411,7 @@ fn heat_map(tier: &Ran, race: &Race<'_>, base: &Base<'_>) -> Result<plot::Pictur
         let label = match (&tier.candidates[i].refused, &tier.scores[i]) {
             (Some(_), _) => "known to diverge".into(),
             (_, Some((_, s))) if s.iterations.is_finite() => format!("{} it.", words::number(s.iterations)),
-            (_, Some((_, s))) if s.metric.is_finite() => words::number(sign * s.metric),
+            (_, Some((_, s))) if s.metric.is_finite() => words::number(sign(race) * s.metric),
             _ => "diverged".into(),
         };
         (label, shade)

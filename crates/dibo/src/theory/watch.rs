@@ -24,6 +24,25 @@ pub enum Steps {
     Single(f64),
 }
 
+impl Steps {
+    /// What trackers are multiplied with to be the theory's: those of the normalised form are λ times too
+    /// small.
+    fn tracker_scale(self) -> f64 {
+        match self {
+            Steps::Penalty { lambda, g, .. } => lambda / g,
+            Steps::Single(_) => 1.0,
+        }
+    }
+
+    /// The step of the variable with this place among `VARIABLES`, if the method has it.
+    fn eta(self, index: usize) -> Option<f64> {
+        match self {
+            Steps::Penalty { eta, .. } => eta.get(index).copied(),
+            Steps::Single(eta) => (index == 0).then_some(eta),
+        }
+    }
+}
+
 /// What one look at a state gives.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
@@ -50,6 +69,19 @@ struct Before {
     inside: bool,
     /// Where each averaged variable is to be one iteration later, and how large the numbers are that this
     /// comes from.
+    next: Vec<(&'static str, Vec<f64>, f64)>,
+}
+
+/// What all variables of one state give.
+#[derive(Default)]
+struct Measured {
+    values: Vec<(&'static str, f64)>,
+    broken: Option<String>,
+    /// V_D and V_S: the errors D and S of all variables together.
+    errors: [f64; 2],
+    /// Averages by variable.
+    hats: BTreeMap<&'static str, Vec<f64>>,
+    /// As in [`Before`].
     next: Vec<(&'static str, Vec<f64>, f64)>,
 }
 
@@ -80,61 +112,11 @@ impl Observer {
         steps: Option<Steps>,
         views: &[View<'_, T>],
     ) -> Result<Seen> {
-        let Some((alpha, beta)) = self.vectors.get(&k) else { return Ok(Seen::default()) };
         let tolerance = if size_of::<T>() == 4 { 1e-3 } else { 1e-9 };
-        let (mut values, mut broken) = (Vec::new(), None);
-        let find = |name: &str| views.iter().find(|v| v.name == name);
-        // Trackers of the normalised form are λ times too small for the theory's.
-        let scale = match steps {
-            Some(Steps::Penalty { lambda, g, .. }) => lambda / g,
-            _ => 1.0,
-        };
-        let (mut v_d, mut v_s, mut hats, mut next) = (0.0, 0.0, BTreeMap::new(), Vec::new());
-        for (name, [t_name, d_name], [d_label, s_label], index) in VARIABLES {
-            let Some(v) = find(name).filter(|v| v.columns.is_some()) else { continue };
-            let hat = average(v, alpha);
-            let d = decision_spread(v, alpha, &hat);
-            v_d += d;
-            values.push((d_label, d));
-            if let (Some(t), Some(direction)) = (find(t_name), find(d_name)) {
-                let total = average(t, &vec![1.0; beta.len()]);
-                let s = scale * scale * tracking_spread(t, beta, &total);
-                v_s += s;
-                values.push((s_label, s));
-                let sum = average(direction, &vec![1.0; beta.len()]);
-                let size: f64 =
-                    (0..direction.rows.count()).map(|i| norm(direction.row(i).iter().map(|d| d.f64()))).sum();
-                self.largest_direction = self.largest_direction.max(size);
-                let gap = norm(total.iter().zip(&sum).map(|(t, d)| t - d));
-                if gap > tolerance * self.largest_direction {
-                    broken = Some(format!(
-                        "at k = {k} the trackers {t_name} sum to something else than the directions \
-                        {d_name}: relative gap {:.1e}. Weights were lost on the way: B^k is not \
-                        column-stochastic, or a message is missing",
-                        gap / self.largest_direction
-                    ));
-                }
-                // x̂⁺ = x̂ − η Σ [α_{k+1}]_i t_i
-                let eta = match steps {
-                    Some(Steps::Penalty { eta, .. }) => eta.get(index).copied(),
-                    Some(Steps::Single(eta)) => (index == 0).then_some(eta),
-                    None => None,
-                };
-                if let (Some(eta), Some((following, _))) = (eta, self.vectors.get(&(k + 1))) {
-                    let push = average(t, following);
-                    let size = norm(hat.iter().copied()) + eta * norm(push.iter().copied());
-                    next.push((name, hat.iter().zip(&push).map(|(h, p)| h - eta * p).collect(), size));
-                }
-            }
-            hats.insert(name, hat);
-        }
-        values.extend([("V_D", v_d), ("V_S", v_s)]);
-        if let Some(before) = self.before.as_ref().filter(|b| b.k + 1 == k) {
-            let mut largest = 0.0f64;
-            for (name, expected, size) in &before.next {
-                let residual = norm(expected.iter().zip(&hats[name]).map(|(e, h)| e - h));
-                largest = largest.max(residual / size.max(f64::MIN_POSITIVE));
-            }
+        let Some(measured) = self.measure(k, steps, views, tolerance) else { return Ok(Seen::default()) };
+        let Measured { mut values, mut broken, errors, hats, next } = measured;
+        values.extend([("V_D", errors[0]), ("V_S", errors[1])]);
+        if let Some(largest) = self.dynamics_residual(k, &hats) {
             values.push(("averaged_dynamics", largest));
             if largest > tolerance {
                 broken = Some(format!(
@@ -145,30 +127,93 @@ impl Observer {
         }
         let (lyapunov, inside) = match steps {
             Some(Steps::Penalty { lambda, eta, g }) => {
-                self.bilevel(problem, lambda, eta.map(|e| e * g / lambda), &hats, [v_d, v_s], &mut values)?
+                self.bilevel(problem, lambda, eta.map(|e| e * g / lambda), &hats, errors, &mut values)?
             }
-            Some(Steps::Single(eta)) => self.single(problem, eta, &hats, [v_d, v_s]),
+            Some(Steps::Single(eta)) => self.single(problem, eta, &hats, errors),
             None => (None, false),
         };
         if let Some(value) = lyapunov {
             values.push(("lyapunov", value));
-            let rise = self
-                .before
-                .as_ref()
-                .filter(|b| b.inside && inside)
-                .and_then(|b| b.lyapunov)
-                .map_or(f64::NEG_INFINITY, |old| value - old);
-            if rise > 1e-9 * value.abs().max(1e-300) {
-                broken = broken.or_else(|| {
-                    Some(format!(
-                        "at k = {k} the Lyapunov function rose by {rise:.1e} although the steps \
-                        are inside the proved conditions"
-                    ))
-                });
-            }
+            broken = broken.or_else(|| self.lyapunov_broken(k, value, inside));
         }
         self.before = Some(Before { k, lyapunov, inside, next });
         Ok(Seen { values, broken })
+    }
+
+    /// Averages and errors of all variables of a state, and whether the trackers still sum to the directions;
+    /// nothing at iterations that are not looked at.
+    fn measure<T: Real>(
+        &mut self,
+        k: usize,
+        steps: Option<Steps>,
+        views: &[View<'_, T>],
+        tolerance: f64,
+    ) -> Option<Measured> {
+        let (alpha, beta) = self.vectors.get(&k)?;
+        let following = self.vectors.get(&(k + 1)).map(|(alpha, _)| alpha);
+        let find = |name: &str| views.iter().find(|v| v.name == name);
+        let scale = steps.map_or(1.0, Steps::tracker_scale);
+        let ones = vec![1.0; beta.len()];
+        let mut measured = Measured::default();
+        for (name, [t_name, d_name], [d_label, s_label], index) in VARIABLES {
+            let Some(v) = find(name).filter(|v| v.columns.is_some()) else { continue };
+            let hat = average(v, alpha);
+            let d = decision_spread(v, alpha, &hat);
+            measured.errors[0] += d;
+            measured.values.push((d_label, d));
+            if let (Some(t), Some(direction)) = (find(t_name), find(d_name)) {
+                let total = average(t, &ones);
+                let s = scale * scale * tracking_spread(t, beta, &total);
+                measured.errors[1] += s;
+                measured.values.push((s_label, s));
+                let gap = tracking_gap(&total, direction, &ones, &mut self.largest_direction);
+                if gap > tolerance * self.largest_direction {
+                    measured.broken = Some(format!(
+                        "at k = {k} the trackers {t_name} sum to something else than the directions \
+                        {d_name}: relative gap {:.1e}. Weights were lost on the way: B^k is not \
+                        column-stochastic, or a message is missing",
+                        gap / self.largest_direction
+                    ));
+                }
+                // x̂⁺ = x̂ − η Σ [α_{k+1}]_i t_i
+                if let (Some(eta), Some(following)) = (steps.and_then(|s| s.eta(index)), following) {
+                    let push = average(t, following);
+                    let size = norm(hat.iter().copied()) + eta * norm(push.iter().copied());
+                    let expected = hat.iter().zip(&push).map(|(h, p)| h - eta * p).collect();
+                    measured.next.push((name, expected, size));
+                }
+            }
+            measured.hats.insert(name, hat);
+        }
+        Some(measured)
+    }
+
+    /// How far the averages are from where the look one iteration earlier expected them, relative to the
+    /// numbers that this came from; nothing if there was no such look.
+    fn dynamics_residual(&self, k: usize, hats: &BTreeMap<&'static str, Vec<f64>>) -> Option<f64> {
+        let before = self.before.as_ref().filter(|b| b.k + 1 == k)?;
+        let mut largest = 0.0f64;
+        for (name, expected, size) in &before.next {
+            let residual = norm(expected.iter().zip(&hats[name]).map(|(e, h)| e - h));
+            largest = largest.max(residual / size.max(f64::MIN_POSITIVE));
+        }
+        Some(largest)
+    }
+
+    /// Words, if the Lyapunov function rose between two looks that were both inside the proved conditions.
+    fn lyapunov_broken(&self, k: usize, value: f64, inside: bool) -> Option<String> {
+        let rise = self
+            .before
+            .as_ref()
+            .filter(|b| b.inside && inside)
+            .and_then(|b| b.lyapunov)
+            .map_or(f64::NEG_INFINITY, |old| value - old);
+        (rise > 1e-9 * value.abs().max(1e-300)).then(|| {
+            format!(
+                "at k = {k} the Lyapunov function rose by {rise:.1e} although the steps \
+                are inside the proved conditions"
+            )
+        })
     }
 
     /// Φ^(b), and whether the steps (of the written form) are inside the conditions.
@@ -267,6 +312,15 @@ fn vectors_at(sequence: &Sequence, every: usize, last: usize) -> BTreeMap<usize,
 
 fn norm(v: impl Iterator<Item = f64>) -> f64 {
     v.map(|v| v * v).sum::<f64>().sqrt()
+}
+
+/// How far the sum of the trackers is from the sum of the directions. The size of all directions, against
+/// which rounding is judged, is entered into `largest`.
+fn tracking_gap<T: Real>(total: &[f64], direction: &View<'_, T>, ones: &[f64], largest: &mut f64) -> f64 {
+    let sum = average(direction, ones);
+    let size: f64 = (0..direction.rows.count()).map(|i| norm(direction.row(i).iter().map(|d| d.f64()))).sum();
+    *largest = largest.max(size);
+    norm(total.iter().zip(&sum).map(|(t, d)| t - d))
 }
 
 /// Σ w_i v_i.
