@@ -1,7 +1,7 @@
 //! Whole runs over the in-memory network: the same bits as the simulator, whatever happens to packets and
 //! processes. Nothing here sleeps.
 use bytes::Bytes;
-use dibo::algorithm::{self, Algorithm, Reader};
+use dibo::algorithm::Algorithm;
 use dibo::engine::{self, Checkpoint, Plan, Record, Watch};
 use dibo::graph::{Cycle, ErdosRenyi, Loss};
 use dibo::mixing::{Rule, Sequence};
@@ -21,20 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-struct Json(Value);
-
-impl Reader for Json {
-    type Error = String;
-    fn read<P: serde::de::DeserializeOwned + serde::Serialize>(self) -> Result<P, String> {
-        serde_json::from_value(self.0).map_err(|e| e.to_string())
-    }
-    fn unknown(self, known: String) -> String {
-        known
-    }
-}
-
 fn find(name: &str, parameters: Value) -> Box<dyn Algorithm<f64>> {
-    algorithm::find::<f64, _>(name, Json(parameters)).unwrap()
+    dibo::trace::algorithm(name, parameters.as_object().unwrap().clone()).unwrap()
 }
 
 fn fab(name: &str) -> Box<dyn Algorithm<f64>> {
@@ -73,7 +61,7 @@ impl Case {
     /// Rows at the end by variable and agent, and the record.
     fn simulated(&self) -> (End, Record) {
         let mut network: Box<dyn Network<f64>> = match self.loss {
-            Some((loss, sums)) => Box::new(Lossy::new(self.sequence.clone(), loss, sums, Threads::one())),
+            Some((loss, _)) => Box::new(Lossy::new(self.sequence.clone(), loss, Threads::one())),
             None => Box::new(Simulator::new(self.sequence.clone(), Threads::one())),
         };
         let mut watch = Last(Vec::new());
@@ -81,7 +69,7 @@ impl Case {
             &*self.algorithm,
             &*self.problem,
             &mut *network,
-            &self.problem.start(),
+            Some(&self.problem.start()),
             &self.plan,
             None,
             &mut watch,
@@ -159,18 +147,19 @@ impl Watch<f64> for Watcher {
         k: usize,
         problem: &dyn Bilevel<f64>,
         views: &[View<'_, f64>],
-    ) -> Result<gather::Values, String> {
+    ) -> Result<gather::Values, dibo::Error> {
         gather::values(&self.node, k, self.agents, problem, views, false)
     }
     fn checkpoint_due(&mut self) -> bool {
         self.calls += 1;
         self.often > 0 && self.calls % self.often == 1 % self.often
     }
-    fn checkpoint(&mut self, checkpoint: Checkpoint<f64>) {
+    fn checkpoint(&mut self, checkpoint: Checkpoint<f64>) -> Result<(), dibo::Error> {
         if self.dead.load(Relaxed) > 0 {
             *self.disk.lock().unwrap() = Some(checkpoint.to_bytes());
             lock(&self.node).checkpointed(checkpoint.traffic.rounds);
         }
+        Ok(())
     }
     fn finished(&mut self, views: &[View<'_, f64>]) {
         self.end = rows(&self.owned, views);
@@ -246,7 +235,7 @@ fn process(
             stop,
             |_| {},
         )));
-        let links = Links { loss: case.loss, wait: None };
+        let links = Links { loss: case.loss.map(|l| l.0), wait: None };
         let mut network =
             Agents::new(node.clone(), case.sequence.clone(), owned.to_vec(), links, Threads::one());
         let resume = disk.lock().unwrap().as_ref().map(|b| Checkpoint::from_bytes(b).unwrap());
@@ -274,11 +263,12 @@ fn process(
                     &*case.algorithm,
                     &*case.problem,
                     &mut network,
-                    &start,
+                    Some(&start),
                     &case.plan,
                     resume,
                     &mut watch,
                 )
+                .map_err(|e| e.to_string())
             }) {
                 Ok(record) if !dead() => kept = Some((watch.end, record)),
                 Ok(_) => {}
@@ -361,7 +351,7 @@ fn every_algorithm_that_can_gives_the_simulators_bits() {
     ] {
         let algorithm = find(name, parameters);
         let sequence = Sequence::uniform(ErdosRenyi::new(5, 0.35, 4, true));
-        let sequence = if algorithm.frozen_weights() { sequence.frozen() } else { sequence };
+        let sequence = if algorithm.wishes().frozen_weights { sequence.frozen() } else { sequence };
         let case = Case::new(algorithm, Quadratic::random(5, 3, 4, 2, false), sequence, 40);
         check(&case, &three, &Weather::default());
         check(&case, &three, &Weather { deaths: 2, every: 300, often: 1, ..Weather::default() });
@@ -532,7 +522,7 @@ fn mass_is_conserved_over_links_that_are_not_asked_again() {
             &*case.algorithm,
             &*case.problem,
             &mut network,
-            &case.problem.start(),
+            Some(&case.problem.start()),
             &case.plan,
             None,
             &mut watch,

@@ -149,6 +149,13 @@ pub struct Sequence {
 
 impl Sequence {
     /// Uniform weights on these graphs.
+    ///
+    /// ```
+    /// use dibo::{graph::Static, mixing::{Mixing, Sequence}};
+    ///
+    /// let mixing: Mixing<f64> = Sequence::uniform(Static::ring(4)).at(0);
+    /// assert_eq!((mixing.a(1, 0), mixing.a(1, 1), mixing.a(1, 2)), (0.5, 0.5, 0.0));
+    /// ```
     pub fn uniform(graphs: impl GraphSequence + 'static) -> Self {
         Sequence { graphs: Arc::new(graphs), rule: Rule::Uniform, frozen: None }
     }
@@ -180,6 +187,15 @@ impl Sequence {
     }
 
     /// Explicit matrices `A` and `B`, used in turn; refused if one is not stochastic.
+    ///
+    /// ```
+    /// use dibo::mixing::Sequence;
+    ///
+    /// let half = vec![vec![0.5, 0.5], vec![0.5, 0.5]];
+    /// let wrong = vec![vec![0.5, 0.6], vec![0.5, 0.5]];
+    /// assert!(Sequence::given(vec![(half.clone(), half.clone())]).is_ok());
+    /// assert!(Sequence::given(vec![(wrong, half)]).err().unwrap().contains("row 0 sums to 1.1"));
+    /// ```
     pub fn given(matrices: Vec<(Matrix, Matrix)>) -> Result<Self, String> {
         let n = matrices.first().map_or(0, |(a, _)| a.len());
         if n == 0 {

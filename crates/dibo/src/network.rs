@@ -149,6 +149,22 @@ pub trait Network<T: Real> {
 }
 
 /// All agents in this process.
+///
+/// ```
+/// use dibo::graph::Static;
+/// use dibo::mixing::Sequence;
+/// use dibo::network::{Lane, Network, Simulator};
+/// use dibo::rows::{Rows, Threads};
+///
+/// # fn main() -> dibo::Result<()> {
+/// let mut network = Simulator::new(Sequence::uniform(Static::ring(2)), Threads::one());
+/// let mut x: Rows<f64> = Rows::from_vectors(&[[0.0], [4.0]]);
+/// network.round(0, &mut [Lane::pull(&mut x)])?;
+/// assert_eq!((x.row(0), x.row(1)), (&[2.0][..], &[2.0][..]));
+/// assert_eq!(network.traffic().bytes, 16); // one number over each of two links
+/// # Ok(())
+/// # }
+/// ```
 pub struct Simulator<T> {
     sequence: Sequence,
     owned: Vec<usize>,

@@ -27,6 +27,15 @@ pub enum Purpose {
 }
 
 /// The generator of one (seed, purpose, agent, k): value-stable across platforms and releases.
+///
+/// ```
+/// use dibo::rng::{Purpose, stream};
+/// use rand::RngExt;
+///
+/// let draw = |agent, k| stream(7, Purpose::Noise, agent, k).random::<f64>();
+/// assert_eq!(draw(3, 10), draw(3, 10));
+/// assert_ne!(draw(3, 10), draw(3, 11));
+/// ```
 pub fn stream(seed: u64, purpose: Purpose, agent: u64, k: u64) -> Xoshiro256PlusPlus {
     // Absorb the four words one after the other, then squeeze four state words.
     let mut h = mix(seed ^ 0x9e37_79b9_7f4a_7c15);

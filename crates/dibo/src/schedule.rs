@@ -3,6 +3,13 @@ use serde::{Deserialize, Serialize};
 
 /// A positive number that may change with `k`. In TOML: `0.1`, `{ start = 0.15, decay = 1e-5 }` or `{ start =
 /// 1, power = 0.33 }`.
+///
+/// ```
+/// use dibo::schedule::{InverseTime, Schedule};
+///
+/// let falling = Schedule::InverseTime(InverseTime { start: 0.1, decay: 0.01 });
+/// assert_eq!((falling.at(0), falling.at(100)), (0.1, 0.05));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(
     untagged,

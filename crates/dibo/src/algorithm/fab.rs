@@ -11,6 +11,14 @@ use crate::schedule::Schedule;
 use serde::{Deserialize, Serialize};
 
 /// Input of Algorithm 1.
+///
+/// ```
+/// use dibo::algorithm::{Parameters, fab::Fab};
+///
+/// let fab = Fab { lambda: 60.0.into(), eta_x: 0.2.into(), ..Fab::normalised(0.1) };
+/// assert_eq!(fab.eta(0), [0.2, 0.1, 0.1]);
+/// assert!(Fab { eta_y: 0.0.into(), ..fab }.check().unwrap_err().starts_with("eta_y"));
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fab {

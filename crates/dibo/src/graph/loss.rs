@@ -3,6 +3,12 @@ use crate::rng::{Purpose, stream};
 use rand::RngExt;
 
 /// Which messages are lost. A pure function of (seed, link, k), like everything random here.
+///
+/// ```
+/// let loss = dibo::graph::Loss::new(0.3, Some(5.0), 0).unwrap();
+/// let lost = (0..10_000).filter(|k| !loss.arrives(*k, 0, 1)).count();
+/// assert!((2_500..3_500).contains(&lost));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
     /// Below this draw a link is bad whatever it was, …

@@ -9,6 +9,14 @@ pub use random::Gaps;
 pub use sequences::{Cycle, ErdosRenyi, List, OnePeerExponential, Redraw, Static};
 
 /// A directed graph on agents `0..n`. Every agent has a link to itself, which is always up.
+///
+/// ```
+/// use dibo::graph::DiGraph;
+///
+/// let star = DiGraph::from_edges(3, [(0, 1), (0, 2)]);
+/// assert_eq!(star.senders(2), [0, 2]); // itself, always
+/// assert_eq!(star.out_degree(0), 3);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiGraph {
     /// Where each agent's senders begin in `from`; one longer than the number of agents.
@@ -270,6 +278,14 @@ impl std::fmt::Display for Disconnected {
 
 /// Looks for the first window `[mC, (m+1)C)` before `iterations` whose links together are not strongly
 /// connected.
+///
+/// ```
+/// use dibo::graph::{OnePeerExponential, check_connected};
+///
+/// let graphs = OnePeerExponential::new(8);
+/// assert!(check_connected(&graphs, 1, 100).is_err()); // one link at a time connects nobody
+/// assert!(check_connected(&graphs, 3, 100).is_ok()); // three iterations together do
+/// ```
 pub fn check_connected(
     sequence: &dyn GraphSequence,
     window: usize,

@@ -18,6 +18,15 @@ pub enum Redraw {
 
 /// The paper's sequence: an augmented Erdős–Rényi phase (random edges over a fixed ring), a directed ring, a
 /// reversed ring.
+///
+/// ```
+/// use dibo::graph::{Cycle, GraphSequence};
+///
+/// let graphs = Cycle::new(5, 0.3, 0).phases([1, 1, 1]);
+/// // The second phase is the directed ring: agent 0 sends to agent 1, and hears agent 4.
+/// assert_eq!(graphs.at(1).links(), 5);
+/// assert!(graphs.at(1).edges().any(|link| link == (4, 0)));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Cycle {
     n: usize,

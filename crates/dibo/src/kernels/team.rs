@@ -116,6 +116,17 @@ struct Team {
 
 /// The threads that one run may use: the calling thread and, where there are several, a team of workers.
 /// Cheap to clone.
+///
+/// ```
+/// use dibo::rows::Threads;
+/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+///
+/// let sum = AtomicUsize::new(0);
+/// Threads::new(2).each(100, |_thread, item| {
+///     sum.fetch_add(item, Relaxed);
+/// });
+/// assert_eq!(sum.into_inner(), 4950);
+/// ```
 #[derive(Clone)]
 pub struct Threads {
     count: usize,

@@ -26,6 +26,14 @@ pub enum NoiseOn {
 }
 
 /// A policy-evaluation instance.
+///
+/// ```
+/// use dibo::problem::{Bilevel, PolicyEvaluation};
+///
+/// let problem = PolicyEvaluation::random(10, 20, 5, 0).normalised();
+/// assert_eq!((problem.agents(), problem.lower(), problem.features()), (10, 20, 5));
+/// assert!(problem.relative_error(problem.solution()) < 1e-12);
+/// ```
 #[derive(Clone, Debug)]
 pub struct PolicyEvaluation {
     models: Vec<Model>,

@@ -24,6 +24,12 @@ struct Local {
 }
 
 /// A quadratic bilevel problem.
+///
+/// ```
+/// let problem = dibo::problem::Quadratic::random(5, 2, 3, 0, false);
+/// let best = problem.solution();
+/// assert!(problem.hypergradient(&best).iter().all(|g| g.abs() < 1e-8));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Quadratic {
     locals: Vec<Local>,

@@ -178,6 +178,14 @@ const DENSE: usize = 128;
 
 /// The constants of iterations `0..iterations` (one period, if that is shorter). Large graphs are looked at
 /// for fewer iterations.
+///
+/// ```
+/// use dibo::{graph::Cycle, mixing::Sequence, theory::graph::constants};
+///
+/// let known = constants(&Sequence::uniform(Cycle::new(6, 0.3, 0)), 60);
+/// assert_eq!((known.agents, known.window), (6, Some(1))); // strongly connected at every iteration
+/// assert!(known.a > 0.0 && known.a <= 0.5);
+/// ```
 pub fn constants(sequence: &Sequence, iterations: usize) -> GraphConstants {
     let n = sequence.agents();
     let most = iterations.min(match n {
