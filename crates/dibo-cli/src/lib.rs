@@ -20,7 +20,7 @@ mod tune;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use dibo_report::results::{Curves, Manifest, verify};
-use dibo_run::{Registry, Request, check, data, say, unsaid};
+use dibo_run::{Registry, Request, check, data, fold, say, unsaid};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -175,7 +175,7 @@ fn act(registry: &Registry, name: &str, command: Option<Command>) -> Result<Exit
             anyhow::ensure!((0.0..=1e6).contains(&seconds), "--seconds is {seconds}; it must be 0 or more");
             let experiment = registry.load(&experiment.request())?;
             let (text, good) = check::explain(&experiment, cores(), Duration::from_secs_f64(seconds))?;
-            say!("{}", text.trim_end());
+            say!("{}", fold(text.trim_end()));
             Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(2) })
         }
         Some(Command::Tune(options)) => tune::tune(registry, options),
@@ -202,7 +202,7 @@ fn act(registry: &Registry, name: &str, command: Option<Command>) -> Result<Exit
         Some(Command::Data { action, data }) => {
             data::set_folder(data);
             match action {
-                None => say!("{}", data::list().trim_end()),
+                None => say!("{}", fold(data::list().trim_end())),
                 Some(DataAction::Get { name }) => say!("{}", data::get(&name)?),
             }
             Ok(ExitCode::SUCCESS)
@@ -235,11 +235,15 @@ fn list(registry: &Registry) -> Result<()> {
     say!("Experiments (run NAME):");
     for (name, _) in &registry.experiments {
         let e = registry.load(&Request { file: name.to_string(), ..Request::default() })?;
-        say!("  {name:<24} {}", e.title);
+        say!("{}", fold(&format!("  {name:<24} {}", e.title)));
     }
     let names = |names: Vec<&str>| names.join(", ");
-    say!("\nProblems (kind in [problem]): {}", names(registry.problems.iter().map(|p| p.name).collect()));
-    say!("Graphs (kind in [graph]): {}", names(registry.graphs.iter().map(|g| g.name).collect()));
+    let problems = names(registry.problems.iter().map(|p| p.name).collect());
+    let graphs = names(registry.graphs.iter().map(|g| g.name).collect());
+    say!(
+        "{}",
+        fold(&format!("\nProblems (kind in [problem]): {problems}\nGraphs (kind in [graph]): {graphs}"))
+    );
     say!("\nAlgorithms (name in an [[algorithm]]):");
     for algorithm in &registry.algorithms {
         say!("  {:<24} {}", algorithm.name, algorithm.label);

@@ -6,7 +6,7 @@ use dibo_report::report::{self, Body, Extra};
 use dibo_report::results::{Curves, Figure, Folder, Manifest};
 use dibo_run::device::{Accelerator, Device, Precision};
 use dibo_run::runner::{self, identity};
-use dibo_run::{Experiment, Registry, check, pictures, say, stop};
+use dibo_run::{Experiment, Registry, check, fold, pictures, say, stop};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -107,7 +107,7 @@ pub fn run(registry: &Registry, options: Options) -> Result<ExitCode> {
         Device::Cpu => None,
         Device::Cuda => Some(Accelerator::new(options.precision)?),
     };
-    say!("{}: {}", experiment.name, experiment.title);
+    say!("{}", fold(&format!("{}: {}", experiment.name, experiment.title)));
     experiment.watch = options.watch.is_some();
     let out = out_folder(options.out, &experiment)?;
     let needed = check::needed(&experiment, threads, &out)?;
@@ -117,10 +117,10 @@ pub fn run(registry: &Registry, options: Options) -> Result<ExitCode> {
     }
     let folder = Folder::open(&out, &experiment.name, &identity(&experiment)?, options.fresh)?;
     stop::watch()?;
-    say!("{}", check::announce(&experiment, needed, threads, device.is_some())?);
+    say!("{}", fold(&check::announce(&experiment, needed, threads, device.is_some())?));
     for setting in &experiment.settings {
         for warning in &setting.series.warnings {
-            say!("  warning: {}: {warning}", setting.series.label);
+            say!("{}", fold(&format!("  warning: {}: {warning}", setting.series.label)));
         }
     }
     let options = runner::Options { out: out.clone(), threads, device, quiet: options.quiet };

@@ -63,3 +63,34 @@ pub fn could_not_say(error: std::io::Error) {
 pub fn unsaid() -> Option<&'static std::io::Error> {
     UNSAID.get()
 }
+
+/// A text with lines of at most 80 characters, broken at spaces and indented from the second piece on.
+///
+/// ```
+/// let long = format!("    warning: {}", "a word ".repeat(20));
+/// let folded = dibo_run::fold(&long);
+/// assert!(folded.lines().count() == 3 && folded.lines().all(|l| l.chars().count() <= 80));
+/// assert!(folded.lines().nth(1).unwrap().starts_with("      a"));
+/// ```
+pub fn fold(text: &str) -> String {
+    const WIDTH: usize = 80;
+    let one = |line: &str| -> String {
+        let indent = line.chars().take_while(|c| *c == ' ').count();
+        let (mut out, mut width) = (" ".repeat(indent), indent);
+        for (number, word) in line.split_whitespace().enumerate() {
+            let length = word.chars().count();
+            if number > 0 && width + 1 + length > WIDTH {
+                out += &format!("\n{}", " ".repeat(indent + 2));
+                width = indent + 2;
+            } else if number > 0 {
+                out.push(' ');
+                width += 1;
+            }
+            out += word;
+            width += length;
+        }
+        out
+    };
+    let fold = |line: &str| if line.chars().count() > WIDTH { one(line) } else { line.to_string() };
+    text.lines().map(fold).collect::<Vec<_>>().join("\n")
+}

@@ -141,7 +141,7 @@ fn leash(wanted: bool) {
     if wanted {
         std::thread::spawn(|| {
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-            esay!("dibo: the process that started this one is gone");
+            eprintln!("dibo: the process that started this one is gone");
             std::process::exit(1);
         });
     }
