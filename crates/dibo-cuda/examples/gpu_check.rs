@@ -74,10 +74,12 @@ fn rows(gpu: &Arc<Gpu>, report: &mut Report, n: usize, width: usize) -> Checked 
     eta[..cut].fill(0.1);
     eta[cut..width].fill(0.3);
     for k in 0..6 {
-        host.round(k, &mut [Lane::push_pull(&mut v, &eta, &mut t, &d, k % 2 == 1)]);
-        device.round(k, &mut [Lane::push_pull(&mut dv, &[0.1, 0.3], &mut dt, &dd, k % 2 == 1)]);
-        host.round(k, &mut [Lane::push(&mut t)]);
-        device.round(k, &mut [Lane::push(&mut dt)]);
+        host.round(k, &mut [Lane::push_pull(&mut v, &eta, &mut t, &d, k % 2 == 1)]).map_err(told)?;
+        device
+            .round(k, &mut [Lane::push_pull(&mut dv, &[0.1, 0.3], &mut dt, &dd, k % 2 == 1)])
+            .map_err(told)?;
+        host.round(k, &mut [Lane::push(&mut t)]).map_err(told)?;
+        device.round(k, &mut [Lane::push(&mut dt)]).map_err(told)?;
     }
     let worst = apart(&dv.to_vec(), v.data()).max(apart(&dt.to_vec(), t.data()));
     report.near(&format!("mixing, {n} agents, {width} columns"), worst, 1e-6);
@@ -127,9 +129,10 @@ fn mixing_speed(gpu: &Arc<Gpu>) -> Checked {
     let mut k = 0;
     let mix = best(&mut || {
         k += 1;
-        device.round(k, &mut [Lane::push_pull(&mut v, &[0.1, 0.2], &mut t, &d, true)])
+        // What fails is kept by the GPU and told below.
+        let _ = device.round(k, &mut [Lane::push_pull(&mut v, &[0.1, 0.2], &mut t, &d, true)]);
     });
-    let push = best(&mut || device.round(0, &mut [Lane::track(&mut t, &d)]));
+    let push = best(&mut || drop(device.round(0, &mut [Lane::track(&mut t, &d)])));
     gpu.health()?;
     value("copy on the device", copied, "TB/s");
     value("fused v = Av - eta t, t = B(t + d) - d, 10 x 100M", mix, "ms");
@@ -251,8 +254,8 @@ fn compare(
     let (points, mut there) = (on_device(&network, v.clone()), on_device(&network, there));
     for k in [0, 3] {
         let (at, penalty) = (At { k, owned: &owned, threads: &threads }, Penalty { f: 0.7, g: 1.3 });
-        host.penalty_directions(at, penalty, &v, &mut d);
-        device.penalty_directions(at, penalty, &points, &mut there);
+        host.penalty_directions(at, penalty, &v, &mut d).map_err(told)?;
+        device.penalty_directions(at, penalty, &points, &mut there).map_err(told)?;
         let (a, b) = (there.shared.to_vec(), d.shared.data());
         report.near(&format!("{name}: d of y and z, k = {k}"), apart(&a, b), most);
         let private = |s: &Stack<f32, 3>| s.private.as_ref().map_or_else(Vec::new, Rows::to_vec);
@@ -263,8 +266,8 @@ fn compare(
     let mut g = Stack::<f32, 1>::zeros(n, &Upper::Shared(width), &[]);
     let (points, mut there) = (on_device(&network, x.clone()), on_device(&network, g.clone()));
     let at = At { k: 2, owned: &owned, threads: &threads };
-    SingleLevel::gradients(&host, at, &x, &mut g);
-    SingleLevel::gradients(&device, at, &points, &mut there);
+    SingleLevel::gradients(&host, at, &x, &mut g).map_err(told)?;
+    SingleLevel::gradients(&device, at, &points, &mut there).map_err(told)?;
     let worst = apart(&there.shared.to_vec(), g.shared.data());
     report.near(&format!("{name}: a single-level gradient"), worst, most);
     gpu.health()
@@ -307,11 +310,11 @@ fn runs(gpu: &Arc<Gpu>, report: &mut Report) -> Checked {
     let (host, device) = (make()?, DeviceLearning::new(gpu, make()?, Precision::Tf32)?);
     let (mut here, mut there) =
         (Simulator::new(sequence.clone(), Threads::one()), DeviceNetwork::new(gpu, sequence, Threads::one()));
-    let mut a = Algorithm::<f32>::start(&fab, &host, &mut here, &host.start());
-    let mut b = Algorithm::<f32>::start(&fab, &device, &mut there, &device.start());
+    let mut a = Algorithm::<f32>::start(&fab, &host, &mut here, None).map_err(told)?;
+    let mut b = Algorithm::<f32>::start(&fab, &device, &mut there, None).map_err(told)?;
     for k in 0..20 {
-        a.step(k, &host, &mut here);
-        b.step(k, &device, &mut there);
+        a.step(k, &host, &mut here).map_err(told)?;
+        b.step(k, &device, &mut there).map_err(told)?;
     }
     for (x, y) in a.views().iter().zip(b.views()) {
         let (x, y) = (x.to_vecs().concat(), y.to_vecs().concat());
@@ -323,6 +326,7 @@ fn runs(gpu: &Arc<Gpu>, report: &mut Report) -> Checked {
     }
     let (here, there) =
         (dibo::metrics::evaluate(&host, &a.views()), dibo::metrics::evaluate(&device, &b.views()));
+    let (here, there) = (here.map_err(told)?, there.map_err(told)?);
     for ((name, x), (_, y)) in here.iter().zip(&there) {
         println!("  {name:<20} host {x:>12.6}  device {y:>12.6}");
     }
@@ -332,19 +336,19 @@ fn runs(gpu: &Arc<Gpu>, report: &mut Report) -> Checked {
 fn iteration(gpu: &Arc<Gpu>, name: &str, device: &DeviceLearning, iterations: usize) -> Checked {
     let n = Bilevel::agents(device);
     let mut network = DeviceNetwork::new(gpu, Sequence::uniform(Cycle::new(n, 0.5, 3)), Threads::one());
-    let mut state = Algorithm::<f32>::start(&fab(1e-4), device, &mut network, &device.start());
-    (0..5).for_each(|k| state.step(k, device, &mut network));
+    let mut state = Algorithm::<f32>::start(&fab(1e-4), device, &mut network, None).map_err(told)?;
+    (0..5).try_for_each(|k| state.step(k, device, &mut network)).map_err(told)?;
     gpu.synchronize();
     let mut times = Vec::new();
     for k in 5..5 + iterations {
         let from = std::time::Instant::now();
-        state.step(k, device, &mut network);
+        let _ = state.step(k, device, &mut network);
         gpu.synchronize();
         times.push(from.elapsed().as_secs_f64() * 1e3);
     }
     times.sort_by(f64::total_cmp);
     let many = std::time::Instant::now();
-    (0..iterations).for_each(|k| state.step(100 + k, device, &mut network));
+    (0..iterations).try_for_each(|k| state.step(100 + k, device, &mut network)).map_err(told)?;
     gpu.synchronize();
     let each = many.elapsed().as_secs_f64() * 1e3 / iterations as f64;
     gpu.health()?;
@@ -398,12 +402,12 @@ fn against(gpu: &Arc<Gpu>, report: &mut Report, folder: &str) -> Checked {
     let at = At { k: 0, owned: &owned, threads: &threads };
     let mut g = Stack::<f32, 1>::zeros(1, &Upper::Shared(weights.len()), &[]);
     let (points, mut there) = (on_device(&network, x.clone()), on_device(&network, g.clone()));
-    SingleLevel::gradients(&host, at, &x, &mut g);
+    SingleLevel::gradients(&host, at, &x, &mut g).map_err(told)?;
     let worst = apart(g.row(0)[0], &expected);
     report.near(&format!("host against PyTorch in double, {layers} layers"), worst, 1e-4);
     for (precision, most) in [(Precision::Tf32, 1e-3), (Precision::Bf16, 1e-2)] {
         let device = DeviceLearning::new(gpu, make()?, precision)?;
-        SingleLevel::gradients(&device, at, &points, &mut there);
+        SingleLevel::gradients(&device, at, &points, &mut there).map_err(told)?;
         let worst = apart(&there.shared.to_vec()[..expected.len()], &expected);
         let what = format!("device in {precision:?} against PyTorch in double, {layers} layers");
         report.near(&what, worst, most);
