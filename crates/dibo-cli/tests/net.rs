@@ -80,11 +80,11 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
 #[test]
 fn no_agent_outlives_a_launch_that_is_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut child = launch(folder.path(), &["--tcp", "--set", "run.iterations=100000000"])
+    let mut child = launch(folder.path(), &["--tcp", "--out", "o", "--set", "run.iterations=100000000"])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let agents = folder.path().join("results/small/agents");
+    let agents = folder.path().join("o/agents");
     until("the agents run", || agents.join("0/0-0.checkpoint").exists());
     // SIGKILL: it cannot tell its agents.
     child.kill().unwrap();

@@ -131,7 +131,7 @@ fn short(full: &Experiment) -> Vec<String> {
     let mut short = vec!["run.iterations=3".to_string(), "run.every=1".into()];
     let has = |key: &str| full.settings[0].series.settings.get(key);
     if has("problem.data").is_some() {
-        short.push("problem.data=mnist-2500".into());
+        short.extend(["problem.data=mnist-2500", "problem.test=200"].map(String::from));
         if has("problem.model").is_some_and(|m| m == "bert") {
             short.push("problem.model=linear".into());
         }
