@@ -110,7 +110,7 @@ pub fn run(registry: &Registry, options: Options) -> Result<ExitCode> {
     say!("{}", fold(&format!("{}: {}", experiment.name, experiment.title)));
     experiment.watch = options.watch.is_some();
     let out = out_folder(options.out, &experiment)?;
-    let needed = check::needed(&experiment, threads, &out)?;
+    let needed = check::needed(&experiment, threads, device.is_some(), &out)?;
     check::before(&mut experiment)?;
     if experiment.watch {
         experiment.figures.extend(watched_figures());

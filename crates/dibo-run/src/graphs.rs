@@ -221,11 +221,14 @@ enum Weights {
     Many(Vec<f64>),
 }
 
+/// Reads the keys of a kind, without some that are not its own.
+type ReadGraph = fn(&Section<'_>, &[&str]) -> Result<Box<dyn GraphKind>>;
+
 /// A kind of graph by its name.
 pub struct GraphEntry {
     /// In files.
     pub name: &'static str,
-    pub(crate) read: fn(&Section<'_>, &[&str]) -> Result<Box<dyn GraphKind>>,
+    read: ReadGraph,
 }
 
 impl GraphEntry {

@@ -9,13 +9,19 @@ use dibo_report::judge::Judge;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+/// Reads the parameters of an algorithm, without keys that are not its own.
+type ReadAlgorithm = fn(&Section<'_>, &[&str]) -> Result<Box<dyn AnyAlgorithm>>;
+
+/// What a setting runs: the problem's keys, the algorithm, and its line of the registry.
+type Chosen<'a> = (Box<dyn Kind>, Box<dyn AnyAlgorithm>, &'a AlgorithmEntry);
+
 /// An algorithm by its name.
 pub struct AlgorithmEntry {
     /// In files.
     pub name: &'static str,
     /// In tables and plots.
     pub label: &'static str,
-    pub(crate) read: fn(&Section<'_>, &[&str]) -> Result<Box<dyn AnyAlgorithm>>,
+    read: ReadAlgorithm,
 }
 
 /// Everything that an experiment file can name.
@@ -40,8 +46,7 @@ impl Default for Registry {
 
 impl Visitor for Registry {
     fn visit<A: Readable>(&mut self, name: &'static str, label: &'static str) {
-        let read: fn(&Section<'_>, &[&str]) -> Result<Box<dyn AnyAlgorithm>> =
-            |section, except| Ok(Box::new(section.read::<A>(except)?));
+        let read: ReadAlgorithm = |section, except| Ok(Box::new(section.read::<A>(except)?));
         self.algorithms.push(AlgorithmEntry { name, label, read });
     }
 }
@@ -113,11 +118,7 @@ impl Registry {
     }
 
     /// The problem and the algorithm of a setting.
-    pub(crate) fn read(
-        &self,
-        problem: &Section<'_>,
-        algorithm: &Section<'_>,
-    ) -> Result<(Box<dyn Kind>, Box<dyn AnyAlgorithm>, &AlgorithmEntry)> {
+    pub(crate) fn read(&self, problem: &Section<'_>, algorithm: &Section<'_>) -> Result<Chosen<'_>> {
         let kind = problem.get("kind").unwrap_or_default();
         let Some(problems) = self.problems.iter().find(|p| p.name == kind) else {
             let names: Vec<&str> = self.problems.iter().map(|p| p.name).collect();

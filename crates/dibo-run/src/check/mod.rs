@@ -275,7 +275,7 @@ fn lines_with(
 fn closing(experiment: &Experiment, threads: usize, count: &Count) -> Result<String> {
     let (settings, seeds) = (experiment.settings.len(), experiment.seeds.len());
     let mut text = String::from("\n");
-    match needed(experiment, threads, Path::new(".")) {
+    match needed(experiment, threads, false, Path::new(".")) {
         Ok(needed) => {
             let (memory, disk) = (quantity("bytes", needed.memory), quantity("bytes", needed.disk));
             writeln!(text, "Needs: about {memory} of memory and {disk} on disk.")?;

@@ -17,11 +17,15 @@ pub struct Needed {
 
 /// Bytes of one run's state, graph and problem; of those whose problem does not tell its size, the graph
 /// alone.
-fn of_run(setting: &Setting, folder: &Path) -> Result<f64> {
+fn of_run(setting: &Setting, folder: &Path, device: bool) -> Result<f64> {
     let agents = setting.agents(folder)?;
     // Links of one iteration: a place in the list and a weight in each matrix; some are kept twice.
     let graph = 32.0 * setting.graph.links(agents);
     let Some(size) = setting.problem.size() else { return Ok(graph) };
+    // The state of a run on a device lies there, and is looked at when it is opened.
+    if device {
+        return Ok(graph + size.bytes);
+    }
     let vectors = setting.parameters().vectors(size.blocks);
     let padded = |width: usize| width.next_multiple_of(16) as f64;
     let numbers = vectors.upper as f64 * padded(size.upper)
@@ -31,12 +35,12 @@ fn of_run(setting: &Setting, folder: &Path) -> Result<f64> {
 }
 
 /// What an experiment needs; an error if this machine does not have it.
-pub fn needed(experiment: &Experiment, threads: usize, out: &Path) -> Result<Needed> {
+pub fn needed(experiment: &Experiment, threads: usize, device: bool, out: &Path) -> Result<Needed> {
     let folder = experiment.folder.as_path();
     let mut sizes = Vec::new();
     let mut disk = 1e6;
     for setting in &experiment.settings {
-        let run = of_run(setting, folder)?;
+        let run = of_run(setting, folder, device)?;
         if let Some(free) = free_memory().filter(|free| run > *free) {
             bail!(
                 "{}: {} needs about {} of memory for one run; {} are free",
@@ -53,7 +57,7 @@ pub fn needed(experiment: &Experiment, threads: usize, out: &Path) -> Result<Nee
             experiment.seeds.len() as f64 * (looks * 400.0 + looks.min(setting.run.points as f64) * 300.0);
     }
     sizes.sort_by(|a, b| b.total_cmp(a));
-    let together = workers(experiment, threads, false);
+    let together = workers(experiment, threads, device);
     let largest = sizes.first().copied().unwrap_or(0.0);
     // As many of the largest as run side by side; a checkpoint of each may lie on the disk.
     let memory = 3e7

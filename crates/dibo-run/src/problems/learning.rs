@@ -279,17 +279,17 @@ impl Problem {
     fn size(&self) -> Option<Size> {
         let k = &self.keys;
         // The image sets have 784 pixels and 10 classes; texts are told by their model's folder.
-        let (pixels, classes, samples) = (784, 10, if k.data == "mnist-2500" { 12_500.0 } else { 70_000.0 });
+        let (pixels, classes, samples) = (784, 10, if k.data == "mnist-2500" { 2_500 } else { 60_000 });
         let width = match k.model.as_str() {
             "linear" => (pixels + 1) * classes,
             "linear-no-bias" => pixels * classes,
             "mlp" => (pixels + 1) * k.hidden + (k.hidden + 1) * classes,
             _ => return None,
         };
-        let train = if k.train > 0 { k.train } else { (samples / k.agents as f64) as usize };
+        let train = if k.train > 0 { k.train } else { samples / k.agents };
         let blocks = if k.batch > 0 { (train + k.validation).div_ceil(k.batch) } else { 1 };
         let upper = if self.tuning { 1 } else { train };
-        let bytes = samples * pixels as f64;
+        let bytes = ((samples + 10_000) * pixels) as f64;
         Some(Size { upper, lower: width, single: width, blocks, number: k.bits / 8, bytes })
     }
 
