@@ -70,7 +70,7 @@ pub fn unsaid() -> Option<&'static std::io::Error> {
 /// let long = format!("    warning: {}", "a word ".repeat(20));
 /// let folded = dibo_run::fold(&long);
 /// assert!(folded.lines().count() > 1 && folded.lines().all(|l| l.chars().count() <= 80));
-/// assert!(folded.lines().nth(1).unwrap().starts_with("      a"));
+/// assert!(folded.lines().nth(1).unwrap().starts_with("      "));
 /// ```
 pub fn fold(text: &str) -> String {
     const WIDTH: usize = 80;
