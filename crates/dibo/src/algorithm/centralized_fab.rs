@@ -1,8 +1,8 @@
 //! Centralized_FAB: the same descent-ascent with all gradients averaged in one place, which is F²SA (ablation
 //! 1 of the paper).
 use super::fab::Fab;
-use super::tracking::zeros;
-use super::{Algorithm, Mixes, Parameters, PenaltySteps, State, Tier, Vectors, View};
+use super::stacks::{step_private, zeros};
+use super::{Algorithm, State, View};
 use super::{at, fill, memory, own_start, views};
 use crate::error::{Error, Result};
 use crate::network::Network;
@@ -48,32 +48,6 @@ impl<T: Real> Algorithm<T> for CentralizedFab {
     }
 }
 
-impl Parameters for CentralizedFab {
-    fn check(&self) -> Result<(), String> {
-        self.0.check()
-    }
-
-    fn mixes(&self) -> Mixes {
-        Mixes::Centrally
-    }
-
-    fn on_device(&self) -> bool {
-        false
-    }
-
-    fn vectors(&self, _blocks: usize) -> Vectors {
-        Vectors { upper: 2, lower: 4, single: 0 }
-    }
-
-    fn tiers(&self) -> Vec<Tier> {
-        self.0.tiers()
-    }
-
-    fn penalty_steps(&self, k: usize) -> Option<PenaltySteps> {
-        self.0.penalty_steps(k)
-    }
-}
-
 impl<T: Real> State<T> for CentralizedFabState<T> {
     fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) -> Result<()> {
         let Self { fab, v, d, mean } = self;
@@ -92,7 +66,7 @@ impl<T: Real> State<T> for CentralizedFabState<T> {
         for i in 0..n {
             v.shared.row_mut(i).iter_mut().zip(&*mean).for_each(|(v, m)| *v -= T::of(*m));
         }
-        super::tracking::step_private(v, eta[0], d, network);
+        step_private(v, eta[0], d, network);
         Ok(())
     }
 

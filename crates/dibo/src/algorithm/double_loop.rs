@@ -3,10 +3,9 @@
 //!
 //! Each agent differentiates its own chain of y-updates as if mixing kept the derivative (the agents agree in
 //! the limit); the truncation then leaves the factor 1 − (1 − α∇²ᵧᵧg)^T on the hypergradient's second part.
-use super::descent::STEPS;
-use super::tracking::zeros;
-use super::{Algorithm, Axis, Descent, Method, Mixes, Needs, Parameters, State, Tier, Vectors, View};
-use super::{fill, own_start};
+use super::itd::{Inner, lower_gradient};
+use super::stacks::zeros;
+use super::{Algorithm, Descent, Method, Parameters, State, View, fill, own_start};
 use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
@@ -36,12 +35,6 @@ pub struct DoubleLoopState<T, M> {
     inner: Inner<T>,
 }
 
-struct Inner<T> {
-    y: Box<dyn Descent<T>>,
-    path: Vec<Stack<T, 1>>,
-    scratch: Vec<T>,
-}
-
 impl<T: Real, M: Method> Algorithm<T> for DoubleLoop<M> {
     fn start(
         &self,
@@ -66,109 +59,6 @@ impl<T: Real, M: Method> Algorithm<T> for DoubleLoop<M> {
             inner.hypergradient(self, 0, x, d, problem, network)
         })?;
         Ok(Box::new(DoubleLoopState { parameters: self.clone(), outer, inner }))
-    }
-}
-
-impl<M: Method> Parameters for DoubleLoop<M> {
-    fn check(&self) -> Result<(), String> {
-        if self.inner == 0 {
-            return Err("inner is 0; at least one inner iteration is needed".into());
-        }
-        // The path of an inner loop is kept in memory.
-        if self.inner > 1_000_000 {
-            return Err(format!("inner is {}; at most 1,000,000 inner iterations are allowed", self.inner));
-        }
-        self.method.check()
-    }
-
-    fn needs(&self) -> Needs {
-        Needs::SecondOrder
-    }
-
-    fn mixes(&self) -> Mixes {
-        match self.method.mixes() {
-            Mixes::PullAndPush => Mixes::PullAndPushInLoops,
-            other => other,
-        }
-    }
-
-    /// The path of the inner loop is kept as well.
-    fn vectors(&self, _blocks: usize) -> Vectors {
-        let each = self.method.vectors(1);
-        Vectors { upper: each, lower: each + self.inner + 1, single: 0 }
-    }
-
-    fn tiers(&self) -> Vec<Tier> {
-        vec![Tier { axes: vec![Axis::values("eta", &STEPS)], fine: false }]
-    }
-
-    fn on_device(&self) -> bool {
-        false
-    }
-}
-
-/// ∇ᵧg at the agents' y for their fixed x.
-fn lower_gradient<'a, T: Real>(
-    problem: &'a dyn Bilevel<T>,
-    x: &'a Stack<T, 1>,
-    scratch: &'a mut Vec<T>,
-) -> impl FnMut(&mut dyn Network<T>, usize, &Stack<T, 1>, &mut Stack<T, 1>) -> Result<()> + 'a {
-    move |network, k, y, d| {
-        for (row, agent) in network.owned().iter().enumerate() {
-            let ([x], [y], [d]) = (x.row(row), y.row(row), d.row_mut(row));
-            scratch.resize(x.len(), T::ZERO);
-            problem.grad_g(*agent, k, x, y, scratch, d)?;
-        }
-        Ok(())
-    }
-}
-
-impl<T: Real> Inner<T> {
-    /// T iterations on y at these x, keeping the path. Every message goes over the links of its own round.
-    fn run<M: Method>(
-        &mut self,
-        p: &DoubleLoop<M>,
-        k: usize,
-        x: &Stack<T, 1>,
-        problem: &dyn Bilevel<T>,
-        network: &mut dyn Network<T>,
-    ) -> Result<()> {
-        for t in 0..p.inner {
-            self.path[t].shared.copy_from(&self.y.point().shared);
-            self.y.step(k * p.inner + t, network, &mut lower_gradient(problem, x, &mut self.scratch))?;
-        }
-        self.path[p.inner].shared.copy_from(&self.y.point().shared);
-        Ok(())
-    }
-
-    /// h = ∇ₓf(x, y_T) and p = ∇ᵧf(x, y_T); then backwards through y_{t+1} = y_t − α∇ᵧg(x, y_t):
-    /// h −= α∇²ₓᵧg p, p −= α∇²ᵧᵧg p.
-    fn hypergradient<M: Method>(
-        &mut self,
-        p: &DoubleLoop<M>,
-        k: usize,
-        x: &Stack<T, 1>,
-        d: &mut Stack<T, 1>,
-        problem: &dyn Bilevel<T>,
-        network: &dyn Network<T>,
-    ) -> Result<()> {
-        let products = problem.second_order().ok_or(Error::Unsupported(Needs::SecondOrder.words()))?;
-        for (row, agent) in network.owned().iter().enumerate() {
-            let ([x], [h]) = (x.row(row), d.row_mut(row));
-            let (nx, ny) = (x.len(), problem.lower());
-            self.scratch.resize(nx.max(ny) + ny, T::ZERO);
-            let (product, adjoint) = self.scratch.split_at_mut(nx.max(ny));
-            problem.grad_f(*agent, k, x, self.path[p.inner].row(row)[0], h, adjoint)?;
-            for t in (0..p.inner).rev() {
-                let (sample, alpha, [y]) =
-                    (k * p.inner + t, T::of(p.method.eta(k * p.inner + t)), self.path[t].row(row));
-                products.xy(*agent, sample, x, y, adjoint, &mut product[..nx])?;
-                h.iter_mut().zip(&product[..nx]).for_each(|(h, q)| *h -= alpha * *q);
-                products.yy(*agent, sample, x, y, adjoint, &mut product[..ny])?;
-                adjoint.iter_mut().zip(&product[..ny]).for_each(|(a, q)| *a -= alpha * *q);
-            }
-        }
-        Ok(())
     }
 }
 

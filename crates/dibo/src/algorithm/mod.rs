@@ -6,13 +6,17 @@
 pub mod ab;
 pub mod centralized_fab;
 mod descent;
+mod describe;
 pub mod double_loop;
 pub mod fab;
+mod itd;
+mod penalty;
 pub mod push_asgd;
 pub mod push_diging;
 pub mod push_pull_soba;
 pub mod push_saga;
 pub mod push_sgd;
+mod push_sum;
 pub mod push_sum_fab;
 pub mod running_sum_fab;
 mod stacks;
@@ -20,11 +24,14 @@ pub mod static_fab;
 pub mod subgradient_push;
 mod tracking;
 mod traits;
+mod tunable;
 
 pub use crate::rows::View;
 pub use descent::{Descent, Method, Oracle, Single};
+pub use describe::*;
 use stacks::{at, fill, memory, own_start, views};
 pub use traits::*;
+pub use tunable::*;
 
 /// Sees the type of every algorithm.
 pub trait Visitor {

@@ -1,7 +1,7 @@
 //! Push-ASGD (Chen, Hashemi and Vikalo): push-sum, gradient tracking and a recursive momentum estimate of the
 //! gradient.
 use super::push_diging::TrackedPushSum;
-use super::tracking::pairs;
+use super::stacks::pairs;
 use super::{Descent, Method, Mixes, Oracle, View, memory};
 use crate::error::Result;
 use crate::network::Network;

@@ -1,6 +1,7 @@
 //! Push-DIGing: gradient tracking over push-sum. Its rows also carry Push-SAGA and Push-ASGD, which track
 //! other estimates.
-use super::tracking::{PushSum, step_private};
+use super::push_sum::PushSum;
+use super::stacks::step_private;
 use super::{Descent, Method, Mixes, Oracle, View, memory, views};
 use crate::error::Result;
 use crate::network::Network;

@@ -1,6 +1,7 @@
 //! PushPull_SOBA, Algorithm 4 of the paper: SOBA's directions (with second-order products) moved by
 //! AB/Push-Pull.
-use super::tracking::{Tracked, zeros};
+use super::stacks::zeros;
+use super::tracking::Tracked;
 use super::{Algorithm, Axis, FINE, Mixes, Needs, Parameters, State, Tier, Vectors, View, fill, own_start};
 use crate::error::{Error, Result};
 use crate::network::Network;

@@ -4,7 +4,7 @@
 //! batches) SAGA's estimate is the gradient itself: the paper then finds Push-SAGA and Push-SGD to coincide,
 //! which is so without tracking (`tracking = false`).
 use super::push_diging::TrackedPushSum;
-use super::tracking::step_private;
+use super::stacks::step_private;
 use super::{Descent, Method, Mixes, Oracle, View, memory};
 use crate::error::Result;
 use crate::network::Network;

@@ -1,5 +1,6 @@
 //! Push-SGD (SGP): stochastic gradient descent over push-sum.
-use super::tracking::{PushSum, step_private};
+use super::push_sum::PushSum;
+use super::stacks::step_private;
 use super::{Descent, Method, Mixes, Oracle, View};
 use crate::error::Result;
 use crate::network::Network;

@@ -2,8 +2,9 @@
 //!
 //! The paper keeps three weights w_x, w_y, w_z; they are always equal, so there is one.
 use super::fab::Fab;
-use super::tracking::{PushSum, step_private, zeros};
-use super::{Algorithm, Mixes, Parameters, PenaltySteps, State, Tier, Vectors, View};
+use super::push_sum::PushSum;
+use super::stacks::{step_private, zeros};
+use super::{Algorithm, State, View};
 use super::{at, fill, memory, own_start, views};
 use crate::error::Result;
 use crate::network::Network;
@@ -40,28 +41,6 @@ impl<T: Real> Algorithm<T> for PushSumFab {
         let mut t = d.clone();
         t.private = None;
         Ok(Box::new(PushSumFabState { fab: self.0.clone(), sum: PushSum::new(v), t, d }))
-    }
-}
-
-impl Parameters for PushSumFab {
-    fn check(&self) -> Result<(), String> {
-        self.0.check()
-    }
-
-    fn mixes(&self) -> Mixes {
-        Mixes::PushSum
-    }
-
-    fn vectors(&self, _blocks: usize) -> Vectors {
-        Vectors { upper: 4, lower: 8, single: 0 }
-    }
-
-    fn tiers(&self) -> Vec<Tier> {
-        self.0.tiers()
-    }
-
-    fn penalty_steps(&self, k: usize) -> Option<PenaltySteps> {
-        self.0.penalty_steps(k)
     }
 }
 

@@ -1,7 +1,7 @@
-//! What every algorithm does with its stacks: fill them with starting points, show them, keep them.
+//! What every algorithm does with its stacks: fill them with starting points, step, show them, keep them.
 use crate::network::Network;
 use crate::problem::{At, Bilevel, Start};
-use crate::rows::{Real, Rows, Stack, View};
+use crate::rows::{Real, Rows, Stack, Upper, View};
 use std::borrow::Cow;
 
 /// The start that was given, else the problem's own.
@@ -49,4 +49,54 @@ pub fn memory<T: Real, const N: usize>(stack: &mut Stack<T, N>) -> impl Iterator
 /// Which call this is: iteration k for all owned agents.
 pub fn at<T: Real>(k: usize, network: &dyn Network<T>) -> At<'_> {
     At { k, owned: network.owned(), threads: network.threads() }
+}
+
+/// A private variable is neither mixed nor tracked: x⁺ = x − η d.
+pub fn step_private<T: Real, const N: usize>(
+    v: &mut Stack<T, N>,
+    eta: f64,
+    d: &Stack<T, N>,
+    network: &dyn Network<T>,
+) {
+    if let (Some(x), Some(d)) = (&mut v.private, &d.private) {
+        x.add_scaled(T::of(-eta), d, network.threads());
+    }
+}
+
+/// The rows of two stacks that belong together: the shared ones, and the private ones where there are any.
+pub fn pairs<'a, T: Real, const N: usize>(
+    a: &'a mut Stack<T, N>,
+    b: &'a Stack<T, N>,
+) -> impl Iterator<Item = (&'a mut Rows<T>, &'a Rows<T>)> {
+    std::iter::once((&mut a.shared, &b.shared)).chain(a.private.as_mut().zip(b.private.as_ref()))
+}
+
+/// Step sizes spread over columns, kept while they do not change.
+pub struct Steps<T, const N: usize> {
+    values: [f64; N],
+    pub columns: Vec<T>,
+}
+
+impl<T, const N: usize> Default for Steps<T, N> {
+    fn default() -> Self {
+        Steps { values: [f64::NAN; N], columns: Vec::new() }
+    }
+}
+
+impl<T: Real, const N: usize> Steps<T, N> {
+    pub fn set(&mut self, stack: &Stack<T, N>, values: [f64; N]) {
+        if self.values != values {
+            stack.step_columns(values, &mut self.columns);
+            self.values = values;
+        }
+    }
+}
+
+/// A stack of zeros for the owned agents: x as the problem says, then variables of these widths.
+pub fn zeros<T: Real, const N: usize>(upper: &Upper, others: &[usize], owned: &[usize]) -> Stack<T, N> {
+    let upper = match upper {
+        Upper::Private(widths) => Upper::Private(owned.iter().map(|i| widths[*i]).collect()),
+        shared => shared.clone(),
+    };
+    Stack::zeros(owned.len(), &upper, others)
 }

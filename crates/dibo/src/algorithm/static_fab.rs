@@ -3,9 +3,9 @@
 //!
 //! The network loses what is sent over a missing link; here only the wish for frozen weights is stated.
 use super::fab::Fab;
-use super::{Algorithm, Mixes, Parameters, PenaltySteps, State, Tier, Vectors};
+use super::{Algorithm, Parameters, State};
 use crate::error::Result;
-use crate::network::{Network, Wishes};
+use crate::network::Network;
 use crate::problem::{Bilevel, Start};
 use crate::rows::Real;
 use serde::{Deserialize, Serialize};
@@ -24,31 +24,5 @@ impl<T: Real> Algorithm<T> for StaticFab {
     ) -> Result<Box<dyn State<T>>> {
         network.prepare(self.wishes())?;
         self.0.start(problem, network, start)
-    }
-}
-
-impl Parameters for StaticFab {
-    fn check(&self) -> Result<(), String> {
-        self.0.check()
-    }
-
-    fn mixes(&self) -> Mixes {
-        Mixes::PullAndPush
-    }
-
-    fn wishes(&self) -> Wishes {
-        Wishes { frozen_weights: true, ..Wishes::default() }
-    }
-
-    fn vectors(&self, blocks: usize) -> Vectors {
-        self.0.vectors(blocks)
-    }
-
-    fn tiers(&self) -> Vec<Tier> {
-        self.0.tiers()
-    }
-
-    fn penalty_steps(&self, k: usize) -> Option<PenaltySteps> {
-        self.0.penalty_steps(k)
     }
 }

@@ -1,5 +1,5 @@
 //! Subgradient-push (Nedić and Olshevsky): push-sum, then a gradient step of size η/√(k+1).
-use super::tracking::PushSum;
+use super::push_sum::PushSum;
 use super::{Descent, Method, Mixes, Oracle, View};
 use crate::error::Result;
 use crate::network::Network;
