@@ -19,6 +19,11 @@ const CRATES: &[Crate] = &[
         crates: &[],
         rooms: &[("results", &[]), ("report", &["results"]), ("judge", &["report", "results"])],
     },
+    Crate {
+        name: "dibo-learn",
+        crates: &[],
+        rooms: &[("samples", &[]), ("read", &["samples"]), ("model", &["samples"]), ("onnx", &["model"])],
+    },
     Crate { name: "dibo-paper", crates: &["dibo_report"], rooms: &[("claims", &[]), ("experiments", &[])] },
     Crate {
         name: "dibo-cuda",
@@ -53,7 +58,7 @@ const CRATES: &[Crate] = &[
     },
     Crate {
         name: "dibo-run",
-        crates: &["dibo", "dibo_cuda", "dibo_report"],
+        crates: &["dibo", "dibo_cuda", "dibo_learn", "dibo_report"],
         rooms: &[
             ("section", &[]),
             ("device", &[]),
@@ -78,7 +83,7 @@ const CRATES: &[Crate] = &[
     },
     Crate {
         name: "dibo-cli",
-        crates: &["dibo", "dibo_net", "dibo_paper", "dibo_report", "dibo_run"],
+        crates: &["dibo", "dibo_learn", "dibo_net", "dibo_paper", "dibo_report", "dibo_run"],
         rooms: &[
             ("run", &[]),
             ("tune", &[]),

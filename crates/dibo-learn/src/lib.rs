@@ -1,0 +1,7 @@
+//! Data that users have, and models that they take home: tables, arrays and images become [`Samples`] of one
+//! owner; [`Encoding`] turns samples into the numbers that a model sees, from what all owners agreed on.
+//!
+//! This crate knows no network and no method: it reads, encodes and writes.
+pub mod samples;
+
+pub use samples::{Choice, Encoded, Encoding, Feature, Ids, ReadError, Roles, Samples, Words};
