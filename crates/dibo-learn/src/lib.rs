@@ -2,6 +2,9 @@
 //! owner; [`Encoding`] turns samples into the numbers that a model sees, from what all owners agreed on.
 //!
 //! This crate knows no network and no method: it reads, encodes and writes.
+pub mod model;
+mod onnx;
 pub mod samples;
 
+pub use model::{Prediction, SavedModel, Shape};
 pub use samples::{Choice, Encoded, Encoding, Feature, Ids, ReadError, Roles, Samples, Words};
