@@ -47,8 +47,8 @@ impl Shape {
 /// With d inputs (the [`width`](Encoding::width) of the encoding) and C classes, the weights lie in one row:
 ///
 /// - linear: class by class the weights of the inputs, then the bias, if there is one;
-/// - MLP: input by input the weights to the hidden units, then the hidden biases ((d + 1) × hidden); then class
-///   by class the weights of the hidden units and the bias (C × (hidden + 1)).
+/// - MLP: input by input the weights to the hidden units, then the hidden biases ((d + 1) × hidden); then
+///   class by class the weights of the hidden units and the bias (C × (hidden + 1)).
 #[derive(Clone, Debug, PartialEq)]
 pub struct SavedModel {
     /// The classifier.
@@ -73,8 +73,8 @@ pub struct Prediction {
 }
 
 impl SavedModel {
-    /// Whether the parts fit together and all numbers are finite; if not, what is wrong in one line. The other
-    /// methods rely on it.
+    /// Whether the parts fit together and all numbers are finite; if not, what is wrong in one line. The
+    /// other methods rely on it.
     pub fn check(&self) -> Result<(), String> {
         self.check_names()?;
         let (inputs, classes) = (self.encoding.width(), self.classes.len());

@@ -1,5 +1,5 @@
-//! Models in the Open Neural Network Exchange format: the few of its messages that a classifier needs, declared
-//! by hand with the numbers of `onnx.proto`, and the graph.
+//! Models in the Open Neural Network Exchange format: the few of its messages that a classifier needs,
+//! declared by hand with the numbers of `onnx.proto`, and the graph.
 use crate::model::{SavedModel, Shape, Tensor, bytes};
 use crate::samples::Encoded;
 use prost::Message;
@@ -143,8 +143,8 @@ pub(crate) struct Dimension {
     pub dim_param: Option<String>,
 }
 
-/// The content of a model's file, if it has no more than `most` bytes. Its metadata hold the names of classes and columns, the widths of the columns,
-/// which input it takes, and the whole description.
+/// The content of a model's file, if it has no more than `most` bytes. Its metadata hold the names of classes
+/// and columns, the widths of the columns, which input it takes, and the whole description.
 ///
 /// The input is the raw numbers where all columns are numbers. Words have no place in an array of numbers, so
 /// with them the input is what the encoding makes.
@@ -184,8 +184,8 @@ fn graph(model: &SavedModel, raw: bool) -> Graph {
         standardise(&mut graph, model);
         "standardised"
     } else {
-        let words = "Numbers minus their mean times their factor, 0 where missing; for a column of words, 1 at \
-                     the row's own word and 0 elsewhere. Means, factors and words: see metadata 'dibo'.";
+        let words = "Numbers minus their mean times their factor, 0 where missing; for a column of words, 1 \
+                     at the row's own word and 0 elsewhere. Means, factors and words: see metadata 'dibo'.";
         graph.input = vec![value("encoded", FLOAT, &[Some(d)], words)];
         "encoded"
     };

@@ -1,5 +1,5 @@
-//! The files of a model: `model.safetensors` holds it whole, `model.json` says the same without the weights for
-//! people and other programs, `model.onnx` runs anywhere.
+//! The files of a model: `model.safetensors` holds it whole, `model.json` says the same without the weights
+//! for people and other programs, `model.onnx` runs anywhere.
 use super::{SavedModel, Shape};
 use crate::onnx;
 use crate::samples::{Encoding, ReadError};
@@ -68,8 +68,8 @@ pub(crate) struct Tensor {
 }
 
 impl SavedModel {
-    /// Writes `model.safetensors`, `model.json` and `model.onnx` into a folder, which is made if it is missing;
-    /// older files of these names are replaced, each at once.
+    /// Writes `model.safetensors`, `model.json` and `model.onnx` into a folder, which is made if it is
+    /// missing; older files of these names are replaced, each at once.
     ///
     /// A model that is too large for ONNX gives an error, but is saved in the other two files.
     pub fn save(&self, folder: &Path) -> Result<(), ReadError> {
@@ -106,8 +106,8 @@ impl SavedModel {
 
     /// Reads a model from the folder into which it was saved, or from its `.safetensors` file alone.
     ///
-    /// Tensors that another program has written under the same names are read too: in the folder of the model,
-    /// `model.json` describes them if they do not describe themselves.
+    /// Tensors that another program has written under the same names are read too: in the folder of the
+    /// model, `model.json` describes them if they do not describe themselves.
     pub fn load(path: &Path) -> Result<SavedModel, ReadError> {
         let folder = std::fs::metadata(path).map_err(|e| unreadable(path, e))?.is_dir();
         if !folder {
