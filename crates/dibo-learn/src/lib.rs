@@ -2,6 +2,8 @@
 //! owner; [`Encoding`] turns samples into the numbers that a model sees, from what all owners agreed on.
 //!
 //! This crate knows no network and no method: it reads, encodes and writes.
+pub mod read;
 pub mod samples;
 
+pub use read::read;
 pub use samples::{Choice, Encoded, Encoding, Feature, Ids, ReadError, Roles, Samples, Words};

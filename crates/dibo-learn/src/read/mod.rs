@@ -1,0 +1,57 @@
+//! Files and folders that become [`Samples`]: one room for each format, and one for what all have in common.
+mod csv;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use crate::samples::{ReadError, Roles, Samples};
+use flate2::read::MultiGzDecoder;
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+/// Reads a file or a folder of images. What it is its name says: `.csv`, `.tsv`, `.jsonl`, `.ndjson` (each may
+/// end in `.gz`), `.parquet`, `.arrow`, `.feather`, `.ipc`, `.npy`, `.npz`, or `…-idx3-ubyte` for IDX.
+pub fn read(file: &Path, roles: &Roles) -> Result<Samples, ReadError> {
+    let about = std::fs::metadata(file).map_err(|e| cannot(file, e))?;
+    if about.is_dir() {
+        return Err(ReadError::new(file, "todo"));
+    }
+    if about.len() == 0 {
+        return Err(ReadError::new(file, "the file is empty"));
+    }
+    let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    match name.rsplit_once('.').map_or("", |(_, end)| end) {
+        "csv" => csv::read(file, roles, b',', true),
+        "tsv" | "tab" => csv::read(file, roles, b'\t', true),
+        _ => Err(ReadError::new(
+            file,
+            "no known kind of file: use .csv, .tsv, .jsonl, .ndjson, .parquet, .arrow, .feather, .npy, .npz, \
+             IDX (…-idx3-ubyte) or a folder of PNG or JPEG images",
+        )),
+    }
+}
+
+/// A file that the system or a decoder does not let us read.
+fn cannot(file: &Path, why: impl Display) -> ReadError {
+    ReadError::new(file, format!("cannot be read: {}", table::line(&why.to_string())))
+}
+
+/// A file for reading, unpacked on the way if its name ends in `.gz`.
+fn open(file: &Path) -> Result<Box<dyn BufRead>, ReadError> {
+    const BUFFER: usize = 1 << 16;
+    let packed = file.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz"));
+    let raw = BufReader::with_capacity(BUFFER, File::open(file).map_err(|e| cannot(file, e))?);
+    Ok(if packed {
+        Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(raw)))
+    } else {
+        Box::new(raw)
+    })
+}
+
+/// Bytes of a file.
+fn size(file: &Path) -> Result<u64, ReadError> {
+    Ok(std::fs::metadata(file).map_err(|e| cannot(file, e))?.len())
+}
