@@ -38,7 +38,33 @@ fn is_missing(text: &str) -> bool {
     matches!(text, "" | "NA" | "N/A" | "NaN" | "nan" | "null" | "None" | "?")
 }
 
+/// A short decimal number such as -12.5: two numbers that are exact, so that their quotient is the nearest.
+fn plain(text: &str) -> Option<f32> {
+    const TENS: [f32; 11] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
+    let (negative, digits) = match text.as_bytes() {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    // Nine digits fit into the whole number; more are for the general way.
+    if digits.is_empty() || digits.len() > 10 {
+        return None;
+    }
+    let (mut whole, mut behind) = (0u32, None);
+    for (place, &byte) in digits.iter().enumerate() {
+        match byte {
+            b'0'..=b'9' if place < 9 || behind.is_some() => whole = whole * 10 + u32::from(byte - b'0'),
+            b'.' if behind.is_none() && digits.len() > 1 => behind = Some(digits.len() - 1 - place),
+            _ => return None,
+        }
+    }
+    let number = (whole <= 1 << 24).then(|| whole as f32 / TENS[behind.unwrap_or(0)])?;
+    Some(if negative { -number } else { number })
+}
+
 fn parse(text: &str) -> Parsed {
+    if let Some(number) = plain(text) {
+        return Parsed::Number(number);
+    }
     let number = |text: &str| match text.parse::<f32>() {
         Ok(v) if v.is_nan() => Parsed::Missing,
         Ok(v) => Parsed::Number(v),
@@ -284,10 +310,22 @@ impl<'a> Table<'a> {
 
     /// The next value of a column; rows between its last one and this are missing.
     pub(super) fn push(&mut self, column: usize, row: usize, value: Value) -> Result<(), ReadError> {
-        let rows = self.columns[column].rows;
-        if self.columns[column].part == Part::Unused {
+        let Column { rows, part, data, .. } = &mut self.columns[column];
+        // The one case that is worth a way of its own: a number in a column of numbers.
+        if let (Value::Text(text), Data::Numbers { width: 1, values, .. }) = (value, data)
+            && let Some(number) = plain(text)
+            && *rows == row
+            && self.left > 0
+        {
+            values.push(number);
+            *rows += 1;
+            self.left -= 1;
             return Ok(());
         }
+        if *part == Part::Unused {
+            return Ok(());
+        }
+        let rows = *rows;
         if row > rows {
             self.fill(column, row)?;
         } else if row < rows {
