@@ -1,5 +1,15 @@
 //! Files and folders that become [`Samples`]: one room for each format, and one for what all have in common.
+#[cfg(feature = "parquet")]
+mod arrow;
 mod csv;
+mod idx;
+#[cfg(feature = "images")]
+mod images;
+#[cfg(feature = "parquet")]
+mod ipc;
+mod json;
+mod npy;
+mod scale;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -15,23 +25,52 @@ use std::path::Path;
 /// end in `.gz`), `.parquet`, `.arrow`, `.feather`, `.ipc`, `.npy`, `.npz`, or `…-idx3-ubyte` for IDX.
 pub fn read(file: &Path, roles: &Roles) -> Result<Samples, ReadError> {
     let about = std::fs::metadata(file).map_err(|e| cannot(file, e))?;
+    if let Some((width, height)) = roles.image_size
+        && width.checked_mul(height).is_none_or(|n| n == 0 || n > 1 << 26)
+    {
+        let what =
+            format!("the image size {width} x {height}: give at least 1 x 1, at most 64 million pixels");
+        return Err(ReadError::new(file, what));
+    }
     if about.is_dir() {
-        return Err(ReadError::new(file, "todo"));
+        #[cfg(feature = "images")]
+        return images::folder(file, roles);
+        #[cfg(not(feature = "images"))]
+        return without(file, "images");
     }
     if about.len() == 0 {
         return Err(ReadError::new(file, "the file is empty"));
     }
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    let plain = name.strip_suffix(".gz").unwrap_or(&name);
+    // Those that may be packed, then those that may not.
+    match plain.rsplit_once('.').map_or("", |(_, end)| end) {
+        "csv" => return csv::read(file, roles, b',', true),
+        "tsv" | "tab" => return csv::read(file, roles, b'\t', true),
+        "jsonl" | "ndjson" => return json::read(file, roles),
+        _ if idx::is(plain) => return idx::read(file, roles),
+        _ => {}
+    }
     match name.rsplit_once('.').map_or("", |(_, end)| end) {
-        "csv" => csv::read(file, roles, b',', true),
-        "tsv" | "tab" => csv::read(file, roles, b'\t', true),
+        "npy" => npy::lone(file, roles),
+        "npz" => npy::several(file, roles),
+        #[cfg(feature = "parquet")]
+        "parquet" => arrow::parquet(file, roles),
+        #[cfg(feature = "parquet")]
+        "arrow" | "feather" | "ipc" => ipc::read(file, roles),
+        #[cfg(not(feature = "parquet"))]
+        "parquet" | "arrow" | "feather" | "ipc" => without(file, "parquet"),
         _ => Err(ReadError::new(
             file,
             "no known kind of file: use .csv, .tsv, .jsonl, .ndjson, .parquet, .arrow, .feather, .npy, .npz, \
              IDX (…-idx3-ubyte) or a folder of PNG or JPEG images",
         )),
     }
+}
+
+#[cfg(not(all(feature = "images", feature = "parquet")))]
+fn without(file: &Path, feature: &str) -> Result<Samples, ReadError> {
+    Err(ReadError::new(file, format!("this program was built without the feature '{feature}'")))
 }
 
 /// A file that the system or a decoder does not let us read.
