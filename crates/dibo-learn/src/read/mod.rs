@@ -2,6 +2,8 @@
 #[cfg(feature = "parquet")]
 mod arrow;
 mod csv;
+#[cfg(test)]
+mod fuzz;
 mod idx;
 #[cfg(feature = "images")]
 mod images;
