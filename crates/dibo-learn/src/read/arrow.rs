@@ -10,6 +10,7 @@ use arrow_array::{Array, RecordBatch, cast::AsArray};
 use arrow_schema::{ArrowError, DataType, Schema};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::metadata::ParquetMetaData;
 use std::fs::File;
 use std::path::Path;
 
@@ -21,10 +22,25 @@ pub(super) fn parquet(file: &Path, roles: &Roles) -> Result<Samples, ReadError> 
     let mut table = Table::new(file, roles, size(file)?)?;
     let input = File::open(file).map_err(|e| cannot(file, e))?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(input).map_err(|e| cannot(file, e))?;
+    ranges(builder.metadata(), size(file)?).map_err(|what| cannot(file, what))?;
     let used = columns(&mut table, builder.schema())?;
     let mask = ProjectionMask::roots(builder.parquet_schema(), used.iter().copied());
     let reader = builder.with_projection(mask).with_batch_size(BATCH).build();
     batches(file, table, &used, reader.map_err(|e| cannot(file, e))?)
+}
+
+/// All parts of the file lie in it: the decoder takes that for granted.
+fn ranges(about: &ParquetMetaData, bytes: u64) -> Result<(), &'static str> {
+    for group in about.row_groups() {
+        for column in group.columns() {
+            let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+            let end = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());
+            if end.and_then(|(start, length)| start.checked_add(length)).is_none_or(|end| end > bytes) {
+                return Err("it ends too early or its sizes are wrong");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The columns of a file; which of them are used.
@@ -166,22 +182,19 @@ fn lists(
     rows: usize,
     put: Put,
 ) -> Result<(), ReadError> {
-    let (values, ends): (_, Box<dyn Fn(usize) -> (usize, usize)>) = match array.data_type() {
+    // Where the list of each place ends, after where the first begins.
+    let (values, ends): (_, Vec<usize>) = match array.data_type() {
         DataType::List(_) => {
             let list = array.as_list::<i32>();
-            let ends = list.value_offsets();
-            (list.values(), Box::new(|at| (ends[at] as usize, ends[at + 1] as usize)))
+            (list.values(), list.value_offsets().iter().map(|&o| o as usize).collect())
         }
         DataType::LargeList(_) => {
             let list = array.as_list::<i64>();
-            let ends = list.value_offsets();
-            (list.values(), Box::new(|at| (ends[at] as usize, ends[at + 1] as usize)))
+            (list.values(), list.value_offsets().iter().map(|&o| o as usize).collect())
         }
         _ => {
             let list = array.as_fixed_size_list();
-            let width = list.value_length() as usize;
-            // A slice of an array has its own first value.
-            (list.values(), Box::new(move |at| (at * width, (at + 1) * width)))
+            (list.values(), (0..=list.len()).map(|at| at * list.value_length() as usize).collect())
         }
     };
     let mut numbers = Vec::with_capacity(values.len());
@@ -206,10 +219,10 @@ fn lists(
         let list = match (&wrong, pick(row).filter(|&at| array.is_valid(at))) {
             (Some(what), _) => Err(what.clone()),
             (None, None) => Ok(Value::Missing),
-            (None, Some(at)) => {
-                let (start, end) = ends(at);
-                numbers.get(start..end).map(Value::Numbers).ok_or_else(|| "a list without its numbers".into())
-            }
+            (None, Some(at)) => match numbers.get(ends[at]..ends[at + 1]) {
+                Some(list) => Ok(Value::Numbers(list)),
+                None => Err("a list without its numbers".into()),
+            },
         };
         put(row, list)?;
     }

@@ -83,6 +83,7 @@ fn good() -> Vec<(&'static str, Vec<u8>, Roles)> {
         ("s", npy("<U1", false, "4,", &[97, 0, 0, 0].repeat(4))),
     ]);
     let images = idx(&[3, 2, 2], &[7; 12]);
+    #[allow(unused_mut, reason = "some formats are features of the crate")]
     let mut all = vec![
         ("t.csv", TABLE.as_bytes().to_vec(), every_role()),
         ("p.csv.gz", gz(TABLE.as_bytes()), every_role()),

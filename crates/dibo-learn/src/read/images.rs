@@ -66,8 +66,8 @@ fn by_class(folder: &Path, roles: &Roles) -> Result<Samples, ReadError> {
         && (roles.label.is_some() || !classes.is_empty())
     {
         let what = format!(
-            "the image '{}' is in no class: put the images of each class into a folder of its name, or write a \
-             labels.csv with the columns 'file' and the label's",
+            "the image '{}' is in no class: put the images of each class into a folder of its name, or write \
+             a labels.csv with the columns 'file' and the label's",
             short(file)
         );
         return Err(ReadError::new(folder, what));

@@ -69,7 +69,7 @@ pub(super) fn several(file: &Path, roles: &Roles) -> Result<Samples, ReadError> 
         match &first {
             Some((other, rows)) if *rows != array.rows => {
                 let what = format!(
-                    "{} rows, but '{other}' has {rows}: leave the array out (name the features with --features)",
+                    "{} rows, but '{other}' has {rows}: name the features with --features to leave it out",
                     array.rows
                 );
                 return Err(ReadError::new(file, what).column(name));

@@ -563,8 +563,8 @@ impl<'a> Table<'a> {
                     samples.ids = Ids::Own(ids);
                 }
                 (Data::Numbers { infinite: Some(row), .. }, _) => {
-                    let what = "infinite or too large (at most 3.4e38): give a finite number, or nothing if it \
-                                is missing";
+                    let what = "infinite or too large (at most 3.4e38): give a finite number, or nothing \
+                                if it is missing";
                     return Err(ReadError::new(self.file, what).row(row + 1).column(name));
                 }
                 (Data::Numbers { width, mut values, .. }, _) => {

@@ -274,7 +274,7 @@ fn the_default_limit_of_words_is_64() {
     assert_eq!(folder.read("t.csv", text(65), &raised).rows, 65);
 }
 
-pub(super) const LINES: &str = r#"{"id": 900719925474099267, "y": 1.0, "a": 1, "e": [1, 2.5, null], "w": "red"}
+pub(super) const LINES: &str = r#"{"id": 900719925474099267, "y": 1.0, "a": 1, "e": [1, 2.5, null], "w":"red"}
 {"id": "u", "y": 2, "a": true, "w": "01", "late": "x", "o": "1"}
 
 {"y": true, "id": 3.5, "a": null, "e": [4, 5, 6], "w": null, "late": "NA", "o": "2"}
@@ -414,7 +414,6 @@ fn arrays_that_numpy_wrote() {
 fn mistakes_in_arrays_say_which() {
     let folder = Folder::new();
     let x = npy("|u1", false, "2,", &[1, 2]);
-    let pair = |y: Vec<u8>| npz(&[("x", x.clone()), ("y", y)]);
     let cases: Vec<(&str, Vec<u8>, Roles, &str)> = vec![
         (
             "x.npy",
@@ -479,6 +478,19 @@ fn mistakes_in_arrays_say_which() {
             Roles::default(),
             "infinite or too large",
         ),
+    ];
+    for (name, bytes, roles, expected) in cases {
+        let message = folder.error(name, bytes, &roles);
+        assert!(message.contains(expected), "{message}, not {expected}");
+    }
+}
+
+#[test]
+fn mistakes_in_several_arrays_say_which() {
+    let folder = Folder::new();
+    let x = npy("|u1", false, "2,", &[1, 2]);
+    let pair = |y: Vec<u8>| npz(&[("x", x.clone()), ("y", y)]);
+    let cases: Vec<(&str, Vec<u8>, Roles, &str)> = vec![
         ("t.npz", pair(npy("|u1", false, "3,", &[1, 2, 3])), label("y"), "column 'y': 3 rows, but 'x' has 2"),
         (
             "t.npz",
