@@ -9,11 +9,13 @@
 //!
 //! `examples/own_command.rs` is such a command with a problem of its own.
 mod bench;
+mod clean;
 #[cfg(feature = "net")]
 mod net;
 #[cfg(not(feature = "net"))]
 #[path = "no_net.rs"]
 mod net;
+mod predict;
 mod run;
 mod tune;
 
@@ -42,6 +44,10 @@ struct Cli {
 enum Command {
     /// Run an experiment: a TOML file or a name from `list`
     Run(run::Options),
+    /// Find wrong labels in your own files, one a site, with few checked rows: a list, a model and a report
+    Clean(clean::Options),
+    /// Tell the classes of a file's rows by a model that `clean` or `run` left
+    Predict(predict::Options),
     /// List the built-in experiments, problems, graphs and algorithms
     List,
     /// Say what can be expected of an experiment before it runs: graph, steps, time, memory, and a short
@@ -167,6 +173,8 @@ fn act(registry: &Registry, name: &str, command: Option<Command>) -> Result<Exit
     match command {
         None => run::first(registry, name),
         Some(Command::Run(options)) => run::run(registry, options),
+        Some(Command::Clean(options)) => clean::clean(registry, options),
+        Some(Command::Predict(options)) => predict::predict(options),
         Some(Command::List) => {
             list(registry)?;
             Ok(ExitCode::SUCCESS)

@@ -6,7 +6,7 @@ use dibo_report::report::{self, Body, Extra};
 use dibo_report::results::{Curves, Figure, Folder, Manifest};
 use dibo_run::device::{Accelerator, Device, Precision};
 use dibo_run::runner::{self, identity};
-use dibo_run::{Experiment, Registry, check, fold, pictures, say, stop};
+use dibo_run::{Experiment, Registry, check, fold, pictures, say, stop, taken};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -102,20 +102,48 @@ pub fn out_folder(out: Option<PathBuf>, experiment: &Experiment) -> Result<PathB
 /// Runs an experiment and writes its report.
 pub fn run(registry: &Registry, options: Options) -> Result<ExitCode> {
     let mut experiment = registry.load(&options.experiment.request())?;
-    let threads = threads(options.threads)?;
-    let device = match options.device {
-        Device::Cpu => None,
-        Device::Cuda => Some(Accelerator::new(options.precision)?),
-    };
-    say!("{}", fold(&format!("{}: {}", experiment.name, experiment.title)));
     experiment.watch = options.watch.is_some();
+    let how = How {
+        threads: threads(options.threads)?,
+        device: match options.device {
+            Device::Cpu => None,
+            Device::Cuda => Some(Accelerator::new(options.precision)?),
+        },
+        quiet: options.quiet,
+        fresh: options.fresh,
+    };
     let out = out_folder(options.out, &experiment)?;
-    let needed = check::needed(&experiment, threads, device.is_some(), &out)?;
+    go(registry, experiment, &out, how, |_| Ok(()))
+}
+
+/// How an experiment is to be run.
+pub struct How {
+    /// Threads to use.
+    pub threads: usize,
+    /// The device, if any.
+    pub device: Option<Accelerator>,
+    /// Show no progress.
+    pub quiet: bool,
+    /// Do everything anew.
+    pub fresh: bool,
+}
+
+/// Runs an experiment that has been read; `then` sees its results before the report is made.
+pub fn go(
+    registry: &Registry,
+    mut experiment: Experiment,
+    out: &Path,
+    how: How,
+    then: impl FnOnce(&Manifest) -> Result<()>,
+) -> Result<ExitCode> {
+    let How { threads, device, quiet, fresh } = how;
+    say!("{}", fold(&format!("{}: {}", experiment.name, experiment.title)));
+    let needed = check::needed(&experiment, threads, device.is_some(), out)?;
     check::before(&mut experiment)?;
     if experiment.watch {
         experiment.figures.extend(watched_figures());
     }
-    let folder = Folder::open(&out, &experiment.name, &identity(&experiment)?, options.fresh)?;
+    let folder = Folder::open(out, &experiment.name, &identity(&experiment)?, fresh)?;
     stop::watch()?;
     say!("{}", fold(&check::announce(&experiment, needed, threads, device.is_some())?));
     for setting in &experiment.settings {
@@ -123,9 +151,12 @@ pub fn run(registry: &Registry, options: Options) -> Result<ExitCode> {
             say!("{}", fold(&format!("  warning: {}: {warning}", setting.series.label)));
         }
     }
-    let options = runner::Options { out: out.clone(), threads, device, quiet: options.quiet };
+    let options = runner::Options { out: out.to_path_buf(), threads, device, quiet };
     let (manifest, curves) = runner::run(&experiment, &options)?;
-    keep(registry, &experiment, &out, &manifest, &curves)?;
+    if !stop::asked() {
+        then(&manifest)?;
+    }
+    keep(registry, &experiment, out, &manifest, &curves)?;
     folder.finish()?;
     for run in manifest.runs.iter().filter(|r| r.outcome == "broken") {
         let reason = run.reason.as_deref().unwrap_or("an invariant is broken");
@@ -176,6 +207,7 @@ pub fn finish(registry: &Registry, out: &Path, manifest: &Manifest, curves: &Cur
     let judged = judge::judge(&registry.judges, manifest, curves);
     let mut extras = judge::extras(&registry.judges, manifest, curves);
     extras.extend(report::memory::extra(manifest));
+    extras.extend(taken::extras(out, manifest)?);
     let kept = pictures::kept(out, manifest).into_iter();
     extras.extend(kept.map(|(title, svg)| Extra { title, body: Body::Svg(svg) }));
     let page = report::write(out, manifest, curves, &judged, &extras)?;

@@ -4,7 +4,9 @@
 //! This crate knows no network and no method: it reads, encodes and writes.
 pub mod model;
 mod onnx;
+pub mod read;
 pub mod samples;
 
 pub use model::{Prediction, SavedModel, Shape};
+pub use read::read;
 pub use samples::{Choice, Encoded, Encoding, Feature, Ids, ReadError, Roles, Samples, Words};

@@ -1,9 +1,10 @@
 //! Metrics of all agents: every process shows its rows to the one that owns agent 0, which evaluates them and
-//! tells the others the values.
+//! tells the others the values. Where data must not leave its agent, each sends sums of its own instead of
+//! being evaluated elsewhere.
 use crate::agents::{Shared, lock};
 use crate::packet::{EVERYBODY, Kind, Name};
 use bytes::Bytes;
-use dibo::metrics::evaluate;
+use dibo::metrics::{added, evaluate, with_general};
 use dibo::problem::Bilevel;
 use dibo::rows::{Real, Rows, View};
 use dibo::{Error, Result};
@@ -27,8 +28,13 @@ pub fn values<T: Real>(
     views: &[View<'_, T>],
     show_private: bool,
 ) -> Result<Values> {
-    let views: Vec<&View<'_, T>> = views.iter().filter(|v| show_private || !is_private(v)).collect();
     let shared = node;
+    let mine: Vec<usize> = {
+        let node = lock(shared);
+        (0..agents).filter(|i| node.owner(*i) == node.me()).collect()
+    };
+    let own = problem.own_sums(&mine, views)?;
+    let views: Vec<&View<'_, T>> = views.iter().filter(|v| show_private || !is_private(v)).collect();
     let mut node = lock(shared);
     let (me, gatherer, k) = (node.me(), node.gatherer(), k as u64);
     let name = |sender: u32, kind: Kind| Name { round: k, kind, sender, receiver: EVERYBODY };
@@ -40,6 +46,10 @@ pub fn values<T: Real>(
                 T::to_bytes(view.row(row), &mut body);
             }
         }
+        for sums in own.iter().flatten() {
+            body.extend((sums.len() as u64).to_le_bytes());
+            f64::to_bytes(sums, &mut body);
+        }
         node.post(name(me, Kind::Views), Bytes::from(body), &[gatherer], true);
         node.wait(&[name(gatherer, Kind::Values)], None).map_err(Error::Network)?;
     }
@@ -50,7 +60,8 @@ pub fn values<T: Real>(
         // Somebody may have told the values instead: then they were known before this process started again.
         if node.values(k).is_none() {
             let mut rows: Vec<Vec<Vec<T>>> = views.iter().map(|_| vec![Vec::new(); agents]).collect();
-            let mine: Vec<usize> = (0..agents).filter(|i| node.owner(*i) == me).collect();
+            let mut all_sums: Vec<Vec<f64>> = vec![Vec::new(); agents];
+            mine.iter().zip(own.iter().flatten()).for_each(|(agent, sums)| all_sums[*agent].clone_from(sums));
             for (view, rows) in views.iter().zip(&mut rows) {
                 mine.iter().enumerate().for_each(|(row, agent)| rows[*agent] = view.row(row).to_vec());
             }
@@ -71,6 +82,13 @@ pub fn values<T: Real>(
                         rows[*agent] = row;
                     }
                 }
+                for agent in owned.iter().filter(|_| own.is_some()) {
+                    let Some(sums) = take_row::<f64>(&mut body) else {
+                        let why = format!("agent {process}'s sums at iteration {k} are not there");
+                        return Err(Error::Network(node.give_up(why)));
+                    };
+                    all_sums[*agent] = sums;
+                }
             }
             // The metrics may take long, and others may ask meanwhile.
             drop(node);
@@ -84,8 +102,11 @@ pub fn values<T: Real>(
                     columns: v.columns.as_ref().map(|_| 0..rows.width()),
                 })
                 .collect();
-            let values: Values =
-                evaluate(problem, &whole)?.into_iter().map(|(n, v)| (n.to_string(), v)).collect();
+            let values = match own.is_some() {
+                true => with_general(problem.metrics_of_sums(&added(all_sums)), &whole),
+                false => evaluate(problem, &whole)?,
+            };
+            let values: Values = values.into_iter().map(|(n, v)| (n.to_string(), v)).collect();
             node = lock(shared);
             node.publish(k, Bytes::from(postcard::to_stdvec(&values).expect("numbers can be written")));
         }

@@ -2,7 +2,7 @@
 //! values are checked, the start is the problem's, the place is chosen: simulator, links that lose messages,
 //! device; processes bring a network of their own.
 use crate::device::Accelerator;
-use crate::problems::{Ask, Built, Numbers, Picture};
+use crate::problems::{Ask, Built, Finale, Local, Meeting, Numbers};
 use crate::setting::Setting;
 use anyhow::{Context, Result, bail, ensure};
 use dibo::algorithm::Algorithm;
@@ -24,6 +24,17 @@ pub struct Place<'a> {
     pub threads: &'a Threads,
     /// The device, if it goes there.
     pub device: Option<&'a Accelerator>,
+    /// The agents and files of this process, where others have the rest.
+    pub local: Option<&'a Local>,
+    /// How its agents meet the others before a run; all are here if nobody says.
+    pub meeting: Option<&'a dyn Meeting>,
+}
+
+impl<'a> Place<'a> {
+    /// All agents here, on the host.
+    pub fn new(folder: &'a Path, threads: &'a Threads) -> Self {
+        Place { folder, threads, device: None, local: None, meeting: None }
+    }
 }
 
 /// A setting with a seed, opened: everything has been built and checked.
@@ -57,8 +68,8 @@ pub struct Ready<'a, T: Real> {
     pub problem: &'a dyn Bilevel<T>,
     /// How to go.
     pub plan: Plan,
-    /// Draws the state at the end.
-    pub picture: Option<&'a Picture<T>>,
+    /// What is made of the state at the end.
+    pub finale: &'a Finale<T>,
     opened: &'a Opened<'a>,
 }
 
@@ -73,8 +84,9 @@ pub fn open<'a>(setting: &'a Setting, seed: u64, place: Place<'a>) -> Result<Ope
         );
         ensure!(setting.parameters().on_device(), "{label} does not run on the GPU; leave --device away");
     }
-    let Place { folder, threads, device } = place;
-    let ask = Ask { seed, folder, threads, algorithm: &*setting.algorithm, device };
+    let Place { folder, threads, device, local, meeting } = place;
+    let (algorithm, links) = (&*setting.algorithm, &graphs);
+    let ask = Ask { seed, folder, threads, algorithm, device, links, local, meeting };
     let built = setting.problem.build(&ask).with_context(|| format!("{}: [problem]", setting.place))?;
     let opened = Opened { setting, seed, graphs, loss, built, place };
     opened.visit(Check)?;
@@ -113,11 +125,11 @@ impl<'a> Opened<'a> {
     /// Goes on with the numbers that the problem has: the one place where their type is chosen.
     pub fn visit<V: Visit>(&self, visitor: V) -> Result<V::Out> {
         match &self.built.problem {
-            Numbers::F32(p, picture) => {
-                visitor.visit(self.ready::<f32>(&*self.setting.algorithm, &**p, picture))
+            Numbers::F32(p, finale) => {
+                visitor.visit(self.ready::<f32>(&*self.setting.algorithm, &**p, finale))
             }
-            Numbers::F64(p, picture) => {
-                visitor.visit(self.ready::<f64>(&*self.setting.algorithm, &**p, picture))
+            Numbers::F64(p, finale) => {
+                visitor.visit(self.ready::<f64>(&*self.setting.algorithm, &**p, finale))
             }
         }
     }
@@ -126,10 +138,10 @@ impl<'a> Opened<'a> {
         &'b self,
         algorithm: &'b dyn Algorithm<T>,
         problem: &'b dyn Bilevel<T>,
-        picture: &'b Option<Picture<T>>,
+        finale: &'b Finale<T>,
     ) -> Ready<'b, T> {
         let plan = self.setting.run.plan(problem.measures().first().map(|m| m.name));
-        Ready { algorithm, problem, plan, picture: picture.as_ref(), opened: self }
+        Ready { algorithm, problem, plan, finale, opened: self }
     }
 
     /// The metrics that its problem reports; the first is the one to look at.

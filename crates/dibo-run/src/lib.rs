@@ -27,7 +27,9 @@ pub mod registry;
 pub mod runner;
 pub mod section;
 pub mod setting;
+pub mod sites;
 pub mod stop;
+pub mod taken;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "bert")]

@@ -1,5 +1,6 @@
 //! The names that experiment files may use, and what stands behind them. A user's own crate adds its own.
 use crate::graphs::{self, GraphEntry};
+use crate::problems::labels::LabelsProblem;
 use crate::problems::learning::{CleaningKeys, TuningKeys};
 use crate::problems::{Kind, PolicyEvaluationKeys, ProblemEntry, QuadraticKeys, RobustKeys};
 use crate::section::{Section, did_you_mean};
@@ -61,6 +62,7 @@ impl Registry {
                 ProblemEntry::of::<RobustKeys>("robust"),
                 CleaningKeys::entry("cleaning"),
                 TuningKeys::entry("tuning"),
+                LabelsProblem::entry("labels"),
             ],
             algorithms: Vec::new(),
             graphs: graphs::all(),

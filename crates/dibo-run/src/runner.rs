@@ -157,7 +157,7 @@ fn metrics(experiment: &Experiment, options: &Options) -> Result<Vec<Metric>> {
     let (threads, folder) = (Threads::one(), experiment.folder.as_path());
     for setting in &experiment.settings {
         if seen.insert(setting.series.settings.get("problem.kind").cloned()) {
-            let place = Place { folder, threads: &threads, device: options.device.as_ref() };
+            let place = Place { device: options.device.as_ref(), ..Place::new(folder, &threads) };
             all.extend(open(setting, experiment.seeds[0], place)?.measures());
         }
     }
@@ -184,6 +184,8 @@ impl Job<'_> {
     fn go(&self, threads: &Threads, device: Option<&Accelerator>, reused: &AtomicUsize) -> Result<Finished> {
         let digest = digest(self.experiment, self.setting(), self.seed, device)?;
         match unseal(&self.file("done"), &digest) {
+            // What was taken home may have been moved away; then it is made again.
+            Kept::Found(_) if self.exports() && !self.taken().exists() => {}
             Kept::Found(bytes) => {
                 if let Ok(record) = postcard::from_bytes::<Finished>(&bytes) {
                     self.progress.inc(self.setting().run.iterations as u64);
@@ -195,12 +197,22 @@ impl Job<'_> {
             Kept::Missing | Kept::Another => {}
         }
         allocator::begin();
-        let place = Place { folder: &self.experiment.folder, threads, device };
+        let place = Place { device, ..Place::new(&self.experiment.folder, threads) };
         let opened = open(self.setting(), self.seed, place)?;
         if let Some(note) = &opened.built.note {
             self.progress.say(&format!("{}: {note}", self.setting().series.label));
         }
         opened.visit(Going { job: self, digest, data_bytes: opened.built.data_bytes })
+    }
+
+    /// Whether this run leaves models and labels: of each setting the first seed's does.
+    fn exports(&self) -> bool {
+        self.setting().problem.exports() && self.seed == self.experiment.seeds[0]
+    }
+
+    /// Where models and labels of this setting go.
+    fn taken(&self) -> PathBuf {
+        self.kept.with_file_name("taken").join(self.s.to_string())
     }
 
     fn file(&self, ending: &str) -> PathBuf {
@@ -245,11 +257,14 @@ impl Visit for Going<'_> {
             ready: &ready,
             picture: None,
             vectors: String::new(),
+            taken: job.exports().then(|| job.taken()),
+            exported: Ok(()),
             theory: job.experiment.watch.then(|| Theory::new(&ready)).transpose()?.flatten(),
         };
         watch.moved_to(resume.as_ref().map_or(0, |c| c.k));
         let mut network = ready.network()?;
         let record = ready.run(&mut *network, resume, &mut watch).with_context(|| label.clone())?;
+        std::mem::replace(&mut watch.exported, Ok(())).with_context(|| label.clone())?;
         let memory = MemoryUse {
             vectors: std::mem::take(&mut watch.vectors),
             data_bytes,
@@ -272,6 +287,21 @@ impl Visit for Going<'_> {
 /// What a run depends on: its setting with the files that it names, the seed, what is watched, the device,
 /// and the width of the CPU's registers, on which last bits depend.
 pub fn digest(
+    experiment: &Experiment,
+    setting: &Setting,
+    seed: u64,
+    device: Option<&Accelerator>,
+) -> Result<[u8; 32]> {
+    let mut hash = blake3::Hasher::new();
+    hash.update(&shared_digest(experiment, setting, seed, device)?);
+    for file in setting.private_files(&experiment.folder) {
+        hash.update(&crate::setting::contents(&file)?);
+    }
+    Ok(*hash.finalize().as_bytes())
+}
+
+/// The same without what single agents own, which nobody else can know.
+pub fn shared_digest(
     experiment: &Experiment,
     setting: &Setting,
     seed: u64,
@@ -341,6 +371,9 @@ struct Watcher<'a, T: Real> {
     ready: &'a Ready<'a, T>,
     picture: Option<String>,
     vectors: String,
+    /// Where the first seed's model and labels go.
+    taken: Option<PathBuf>,
+    exported: Result<()>,
     theory: Option<Theory<'a, T>>,
 }
 
@@ -372,7 +405,11 @@ impl<T: Real> Watch<T> for Watcher<'_, T> {
     }
 
     fn finished(&mut self, views: &[View<'_, T>]) {
-        self.picture = self.ready.picture.and_then(|draw| draw(views));
+        self.picture = self.ready.finale.picture.as_ref().and_then(|draw| draw(views));
+        if let (Some(export), Some(folder)) = (&self.ready.finale.export, &self.taken) {
+            let agents: Vec<usize> = (0..self.ready.problem.agents()).collect();
+            self.exported = export(views, &agents, folder);
+        }
         self.vectors = vectors(views);
     }
 

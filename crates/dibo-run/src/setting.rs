@@ -84,7 +84,12 @@ impl Setting {
         self.problem.files(folder).into_iter().chain(self.graph.files(folder)).collect()
     }
 
-    /// What a run depends on, beside the seed: every value, the contents of the files that values name, the
+    /// The files that single agents own.
+    pub fn private_files(&self, folder: &Path) -> Vec<PathBuf> {
+        self.problem.private_files(folder)
+    }
+
+    /// What a run depends on, beside the seed and what single agents own: every value, the contents of the files that values name, the
     /// versions of dibo and of the algorithm, the width of the CPU's registers.
     pub fn digest(&self, folder: &Path) -> Result<blake3::Hasher> {
         let mut hash = blake3::Hasher::new();
@@ -110,7 +115,7 @@ fn connecting_window(graphs: &Sequence, iterations: usize) -> Option<usize> {
 }
 
 /// The digest of a file's contents; read once in the life of this process.
-fn contents(file: &Path) -> Result<[u8; 32]> {
+pub fn contents(file: &Path) -> Result<[u8; 32]> {
     static KNOWN: Mutex<BTreeMap<PathBuf, [u8; 32]>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(digest) = known.get(file) {

@@ -100,7 +100,8 @@ eta = 0.005
 "#;
     let e = read(text, &[]).unwrap();
     let starts = |s: &Setting| {
-        let place = Place { folder: Path::new("."), threads: &Threads::one(), device: None };
+        let one = Threads::one();
+        let place = Place::new(Path::new("."), &one);
         match open(s, 0, place).unwrap().built.problem {
             Numbers::F32(p, _) => p.start().x,
             Numbers::F64(..) => panic!("tuning has 32 bits here"),

@@ -20,6 +20,7 @@
 //! checkpoints.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod agreement;
 pub mod algorithm;
 pub mod data;
 pub mod engine;

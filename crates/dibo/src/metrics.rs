@@ -22,8 +22,27 @@ pub const ALWAYS: [Metric; 4] = [
 /// Everything that can be said of a state now: the problem's metrics at the agents' mean, the consensus error
 /// of each decision variable and the relative gap |Σt − Σd| / Σ‖d‖.
 pub fn evaluate<T: Real>(problem: &dyn Bilevel<T>, views: &[View<'_, T>]) -> Result<Values> {
+    let everybody: Vec<usize> = (0..problem.agents()).collect();
+    let values = match problem.own_sums(&everybody, views)? {
+        Some(sums) => problem.metrics_of_sums(&added(sums)),
+        None => problem.state_metrics(views)?,
+    };
+    Ok(with_general(values, views))
+}
+
+/// The sums of all agents, added in their order.
+pub fn added(sums: impl IntoIterator<Item = Vec<f64>>) -> Vec<f64> {
+    let mut all = Vec::new();
+    for sums in sums {
+        all.resize(sums.len().max(all.len()), 0.0);
+        all.iter_mut().zip(sums).for_each(|(a, s)| *a += s);
+    }
+    all
+}
+
+/// The problem's metrics, and what is reported whatever the problem.
+pub fn with_general<T: Real>(mut values: Values, views: &[View<'_, T>]) -> Values {
     let find = |name: &str| views.iter().find(|v| v.name == name);
-    let mut values = problem.state_metrics(views)?;
     for (name, label) in [("x", "consensus_x"), ("y", "consensus_y"), ("z", "consensus_z")] {
         // A private variable has no consensus to reach.
         if let Some((view, mean)) =
@@ -38,5 +57,5 @@ pub fn evaluate<T: Real>(problem: &dyn Bilevel<T>, views: &[View<'_, T>]) -> Res
         let (gap, size) = gaps.iter().fold((0.0, 0.0), |(a, b), (g, s)| (a + g, b + s));
         values.push(("tracking_gap", if gap == 0.0 { 0.0 } else { gap / size }));
     }
-    Ok(values)
+    values
 }

@@ -1,8 +1,8 @@
 //! Step sizes and penalties as functions of the iteration.
 use serde::{Deserialize, Serialize};
 
-/// A positive number that may change with `k`. In TOML: `0.1`, `{ start = 0.15, decay = 1e-5 }` or `{ start =
-/// 1, power = 0.33 }`.
+/// A positive number that may change with `k`. In TOML: `0.1`, `{ start = 0.15, decay = 1e-5 }`, `{ start =
+/// 1, power = 0.33 }` or `{ start = 0.1, end = 0.001, over = 5000 }`.
 ///
 /// ```
 /// use dibo::schedule::{InverseTime, Schedule};
@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(
     untagged,
-    expecting = "a number, { start, decay } for start/(1 + decay·k), or { start, power } for \
-        start·(k+1)^power"
+    expecting = "a number, { start, decay } for start/(1 + decay·k), { start, power } for start·(k+1)^power, \
+        or { start, end, over } for a straight line"
 )]
 pub enum Schedule {
     /// The same number at every iteration.
@@ -23,6 +23,8 @@ pub enum Schedule {
     InverseTime(InverseTime),
     /// `start · (k+1)^power`: growth for `power > 0`, decay for `power < 0`.
     Polynomial(Polynomial),
+    /// From `start` to `end` on a straight line, then `end`.
+    Line(Line),
 }
 
 /// `start / (1 + decay·k)`.
@@ -45,6 +47,18 @@ pub struct Polynomial {
     pub power: f64,
 }
 
+/// From `start` to `end` over so many iterations, then `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Line {
+    /// Value at `k = 0`.
+    pub start: f64,
+    /// Value from `over` on.
+    pub end: f64,
+    /// Iterations between the two.
+    pub over: usize,
+}
+
 impl Schedule {
     /// The value at iteration `k`.
     pub fn at(&self, k: usize) -> f64 {
@@ -52,6 +66,8 @@ impl Schedule {
             Schedule::Constant(value) => *value,
             Schedule::InverseTime(s) => s.start / (1.0 + s.decay * k as f64),
             Schedule::Polynomial(s) => s.start * ((k + 1) as f64).powf(s.power),
+            Schedule::Line(s) if k >= s.over => s.end,
+            Schedule::Line(s) => s.start + (s.end - s.start) * (k as f64 / s.over as f64),
         }
     }
 
@@ -65,6 +81,13 @@ impl Schedule {
             }
             Schedule::InverseTime(s) => (s.start, s.decay),
             Schedule::Polynomial(s) => (s.start, s.power),
+            Schedule::Line(s) if s.over == 0 => {
+                return Err(format!("{name}: over is 0; it must be 1 or more"));
+            }
+            Schedule::Line(s) if !(s.end > 0.0 || s.end == 0.0 && zero_allowed) => {
+                return Err(format!("{name}: end is {}; it must be above 0", s.end));
+            }
+            Schedule::Line(s) => (s.start, s.end),
         };
         let allowed = if zero_allowed { "0 or more" } else { "above 0" };
         if !start.is_finite() || !other.is_finite() || start < 0.0 || (start == 0.0 && !zero_allowed) {
@@ -86,6 +109,7 @@ impl std::fmt::Display for Schedule {
             Schedule::Constant(value) => write!(f, "{value}"),
             Schedule::InverseTime(s) => write!(f, "{}/(1+{}k)", s.start, s.decay),
             Schedule::Polynomial(s) => write!(f, "{}(k+1)^{}", s.start, s.power),
+            Schedule::Line(s) => write!(f, "{} to {}", s.start, s.end),
         }
     }
 }
@@ -99,6 +123,11 @@ mod tests {
         assert_eq!(Schedule::from(0.1).at(99), 0.1);
         assert_eq!(Schedule::InverseTime(InverseTime { start: 0.15, decay: 1e-5 }).at(100_000), 0.075);
         assert_eq!(Schedule::Polynomial(Polynomial { start: 2.0, power: 0.5 }).at(8), 6.0);
+        let line = Line { start: 0.1, end: 0.02, over: 4 };
+        assert_eq!([0, 2, 4, 9].map(|k| Schedule::Line(line).at(k)), [0.1, 0.06, 0.02, 0.02]);
+        for (wrong, word) in [(Line { over: 0, ..line }, "over"), (Line { end: 0.0, ..line }, "end")] {
+            assert!(Schedule::Line(wrong).check("eta", false).unwrap_err().contains(word));
+        }
         assert!(Schedule::from(0.0).check("eta_x", false).unwrap_err().contains("above 0"));
         assert!(Schedule::from(f64::NAN).check("eta_x", true).is_err());
         assert!(Schedule::from(0.0).check("eta_x", true).is_ok());

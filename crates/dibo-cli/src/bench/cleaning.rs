@@ -137,7 +137,7 @@ pub fn run(registry: &Registry, options: &Options, cores: usize) -> Result<()> {
         let seconds = if fastest.is_finite() { fastest * ITERATIONS as f64 } else { SECONDS };
         for (best, count) in best.iter_mut().zip(&counts) {
             let threads = Threads::new(*count);
-            let place = Place { folder: Path::new("."), threads: &threads, device: None };
+            let place = Place::new(Path::new("."), &threads);
             let new = open(&setting, 0, place)?.visit(Best { threads: *count, seconds })?;
             best.iter_mut().zip(new).for_each(|(best, new)| *best = best.min(new));
         }
@@ -216,7 +216,7 @@ impl Visit for Whole {
 /// Does the run alone and prints its peak memory beside what it must hold.
 pub fn memory(registry: &Registry, cores: usize) -> Result<()> {
     let (setting, threads) = (setting(registry)?, Threads::new(cores));
-    let place = Place { folder: Path::new("."), threads: &threads, device: None };
+    let place = Place::new(Path::new("."), &threads);
     let opened = open(&setting, 0, place)?;
     let (state, data) = (opened.visit(Whole)? as f64, opened.built.data_bytes as f64);
     let vectors = format!(

@@ -86,7 +86,7 @@ impl Variant {
             (size.setting(registry, [size.phase; 3], self.redraw)?, Barrier::new(self.runs));
         let run = || -> Result<f64> {
             let threads = Threads::new(self.threads);
-            let place = Place { folder: Path::new("."), threads: &threads, device: None };
+            let place = Place::new(Path::new("."), &threads);
             open(&setting, 0, place)?.visit(Rates { seconds, together: &together })
         };
         thread::scope(|scope| {
@@ -227,7 +227,8 @@ fn flops(size: &Size) -> f64 {
 fn graph_share(registry: &Registry, size: &Size) -> Result<f64> {
     let sequence = Sequence::uniform(Cycle::new(size.n, size.nu, 0).phases([1, 0, 0]));
     let setting = size.setting(registry, [1, 0, 0], "iteration")?;
-    let place = Place { folder: Path::new("."), threads: &Threads::one(), device: None };
+    let one = Threads::one();
+    let place = Place::new(Path::new("."), &one);
     let opened = open(&setting, 0, place)?;
     let mut mixing = Mixing::<f64>::default();
     let (mut making, mut all, mut k) = (f64::INFINITY, 0.0, 0);

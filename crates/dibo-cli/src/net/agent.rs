@@ -2,6 +2,7 @@
 use super::{AgentOptions, Common, EndRows, digest, end_rows, folder_of, leash, own, tls};
 use anyhow::{Context, Result, ensure};
 use dibo::engine::{Checkpoint, Outcome, Record, Sample, Watch};
+use dibo::mixing::Sequence;
 use dibo::problem::Bilevel;
 use dibo::rows::{Real, Threads, View};
 use dibo_net::agents::{Agents, Links, Shared, lock};
@@ -12,6 +13,9 @@ use dibo_net::wire::{Endpoints, Role, Wire};
 use dibo_net::zenoh;
 use dibo_report::results::{Kept, seal, unseal};
 use dibo_run::door::{Place, Ready, Visit, open};
+use dibo_run::problems::{Local, Meeting, Talk};
+use dibo_run::setting;
+use dibo_run::sites::Files;
 use dibo_run::{Experiment, Registry, runner, say, stop};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,7 +30,7 @@ const KEPT: usize = 512 << 20;
 pub fn agent(registry: &Registry, options: AgentOptions) -> Result<ExitCode> {
     leash(options.leash);
     let owned = own(&options.own)?;
-    let experiment = options.common.load(registry)?;
+    let experiment = options.common.load(registry, true)?;
     let jobs = runner::jobs(&experiment);
     for (s, _) in &jobs {
         let agents = experiment.settings[*s].agents(&experiment.folder)?;
@@ -51,7 +55,12 @@ pub fn agent(registry: &Registry, options: AgentOptions) -> Result<ExitCode> {
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let threads = crate::threads(options.threads)?;
     stop::watch()?;
+    let local = Local {
+        files: Files { rows: options.local.clone(), checked: options.local_checked.clone() },
+        owned: owned.clone(),
+    };
     let process = Process {
+        local,
         digest: digest(&experiment)?,
         session: endpoints.open().map_err(anyhow::Error::msg)?,
         threads: Threads::new(threads),
@@ -73,6 +82,7 @@ pub fn agent(registry: &Registry, options: AgentOptions) -> Result<ExitCode> {
 }
 
 struct Process<'a> {
+    local: Local,
     experiment: &'a Experiment,
     options: &'a AgentOptions,
     owned: Vec<usize>,
@@ -84,22 +94,35 @@ struct Process<'a> {
 }
 
 /// The files of one job.
-pub struct Files {
+pub struct JobFiles {
     /// Where to go on.
     checkpoint: PathBuf,
     /// The record of a run that was done.
     pub done: PathBuf,
     /// Rows at the end.
     pub rows: PathBuf,
+    /// What was agreed on before the run.
+    agreed: PathBuf,
     /// What went over the wire; written when nobody needs this process any more.
     pub left: PathBuf,
 }
 
-impl Files {
+impl JobFiles {
+    /// The job's name in file names.
+    fn name(&self) -> String {
+        self.done.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     /// In the folder of a process.
     pub fn new(folder: &Path, s: usize, seed: u64) -> Self {
         let file = |ending: &str| folder.join(format!("{s}-{seed}.{ending}"));
-        Files { checkpoint: file("checkpoint"), done: file("done"), rows: file("rows"), left: file("left") }
+        JobFiles {
+            checkpoint: file("checkpoint"),
+            done: file("done"),
+            rows: file("rows"),
+            agreed: file("agreed"),
+            left: file("left"),
+        }
     }
 }
 
@@ -122,7 +145,7 @@ fn write_kept(file: &Path, digest: &[u8; 32], what: &impl serde::Serialize) -> R
 
 /// What the files of one job belong to.
 pub fn job_digest(experiment: &Experiment, s: usize, seed: u64) -> Result<[u8; 32]> {
-    runner::digest(experiment, &experiment.settings[s], seed, None)
+    runner::shared_digest(experiment, &experiment.settings[s], seed, None)
 }
 
 impl Process<'_> {
@@ -130,13 +153,24 @@ impl Process<'_> {
     fn job(&self, job: u32, s: usize, seed: u64) -> Result<bool> {
         let setting = &self.experiment.settings[s];
         let digest = job_digest(self.experiment, s, seed)?;
-        let files = Files::new(&self.folder, s, seed);
+        let files = JobFiles::new(&self.folder, s, seed);
         if read_kept::<dibo_net::node::Counts>(&files.left, &digest).is_some() {
             return Ok(true);
         }
-        let place = Place { folder: &self.experiment.folder, threads: &self.threads, device: None };
+        let meeting = Before { process: self, job, digest, file: files.agreed.clone() };
+        let place = Place {
+            local: Some(&self.local),
+            meeting: Some(&meeting),
+            ..Place::new(&self.experiment.folder, &self.threads)
+        };
         let opened = open(setting, seed, place)?;
         let agents = opened.graphs.agents();
+        let node = self.node(job, agents)?;
+        opened.visit(Going { process: self, node, digest, files, agents })
+    }
+
+    /// A node of this process for one job of all agents.
+    fn node(&self, job: u32, agents: usize) -> Result<Shared> {
         let me = self.owned[0] as u32;
         let role = if self.options.client { Role::Client } else { Role::Peer };
         let wire = Wire::new(&self.session, &self.options.network, role, me).map_err(anyhow::Error::msg)?;
@@ -152,7 +186,50 @@ impl Process<'_> {
         let log = move |line: &str| eprintln!("[{:8.2} s] agent {me}: {line}", began.elapsed().as_secs_f64());
         let node: Shared = Arc::new(Mutex::new(Node::new(line, settings, stop.clone(), log)));
         serve(&node, &stop);
-        opened.visit(Going { process: self, node, digest, files, agents })
+        Ok(node)
+    }
+}
+
+/// Where the agents of all processes agree on something before a job.
+struct Before<'a> {
+    process: &'a Process<'a>,
+    job: u32,
+    digest: [u8; 32],
+    file: PathBuf,
+}
+
+/// Tells the talk before a job from the job itself.
+const TALK: u32 = 1 << 31;
+
+impl Meeting for Before<'_> {
+    fn meet(&self, links: &Sequence, talk: &mut Talk<'_>) -> Result<Vec<u8>> {
+        let Before { process, job, digest, file } = self;
+        let mut own = blake3::Hasher::new();
+        own.update(digest);
+        for data in process.local.files.rows.iter().chain(&process.local.files.checked) {
+            own.update(&setting::contents(data)?);
+        }
+        let own = *own.finalize().as_bytes();
+        let kept = match unseal(file, &own) {
+            Kept::Found(bytes) => Some(bytes),
+            Kept::Another => anyhow::bail!(
+                "{}: this process's data is not that with which the run began; choose another --out",
+                file.display()
+            ),
+            _ => None,
+        };
+        let node = process.node(job | TALK, links.agents())?;
+        // Others may still need what this process said before it was started again.
+        if let Some(bytes) = kept.filter(|_| !lock(&node).rejoin()) {
+            return Ok(bytes);
+        }
+        lock(&node).meet().map_err(dibo::Error::Network)?;
+        let (owned, threads) = (process.owned.clone(), process.threads.clone());
+        let mut network = Agents::new(node.clone(), links.clone(), owned, Links::default(), threads);
+        let agreed = talk(&mut network)?;
+        seal(file, &own, &agreed)?;
+        lock(&node).finish();
+        Ok(agreed)
     }
 }
 
@@ -175,7 +252,7 @@ struct Going<'a> {
     process: &'a Process<'a>,
     node: Shared,
     digest: [u8; 32],
-    files: Files,
+    files: JobFiles,
     agents: usize,
 }
 
@@ -209,6 +286,9 @@ impl Visit for Going<'_> {
                 every: Duration::from_secs_f64(checkpoint),
                 last: None,
                 rows: EndRows::new(),
+                ready: &ready,
+                taken: process.folder.join("taken").join(files.name()),
+                exported: Ok(()),
             };
             let met = lock(&node).meet().map_err(dibo::Error::Network);
             let record = met.and_then(|()| ready.run(&mut network, resume, &mut watch));
@@ -222,6 +302,7 @@ impl Visit for Going<'_> {
                     process.folder.display()
                 ),
             };
+            watch.exported?;
             write_kept(&files.rows, &digest, &watch.rows)?;
             write_kept(&files.done, &digest, &record)?;
             lock(&node).finish();
@@ -232,7 +313,11 @@ impl Visit for Going<'_> {
     }
 }
 
-struct Watcher<'a> {
+struct Watcher<'a, T: Real> {
+    ready: &'a Ready<'a, T>,
+    /// Where this process's labels and model go.
+    taken: PathBuf,
+    exported: Result<()>,
     process: &'a Process<'a>,
     node: Shared,
     agents: usize,
@@ -243,7 +328,7 @@ struct Watcher<'a> {
     rows: EndRows,
 }
 
-impl<T: Real> Watch<T> for Watcher<'_> {
+impl<T: Real> Watch<T> for Watcher<'_, T> {
     fn go_on(&mut self, _k: usize) -> bool {
         !stop::asked()
     }
@@ -279,5 +364,8 @@ impl<T: Real> Watch<T> for Watcher<'_> {
 
     fn finished(&mut self, views: &[View<'_, T>]) {
         self.rows = end_rows(&self.process.owned, views);
+        if let Some(export) = &self.ready.finale.export {
+            self.exported = export(views, &self.process.owned, &self.taken);
+        }
     }
 }

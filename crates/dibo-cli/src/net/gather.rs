@@ -1,5 +1,5 @@
 //! What the processes of a run left behind, as one report; and the comparison with the simulator.
-use super::agent::{Files, job_digest, read_kept};
+use super::agent::{JobFiles, job_digest, read_kept};
 use super::{Common, EndRows, end_rows, folder_of};
 use anyhow::{Context, Result, bail, ensure};
 use dibo::engine::{Record, Sample, Watch};
@@ -25,7 +25,7 @@ pub struct GatherOptions {
 /// Makes the report of a run whose processes' folders lie under OUT/agents.
 pub fn gather(registry: &Registry, options: GatherOptions) -> Result<ExitCode> {
     let (began, started) = (Instant::now(), SystemTime::now());
-    let experiment = options.common.load(registry)?;
+    let experiment = options.common.load(registry, false)?;
     let out = options.common.out(&experiment)?;
     let root = out.join("agents");
     let entries = std::fs::read_dir(&root).with_context(|| {
@@ -64,9 +64,9 @@ impl Gathered<'_> {
         process: usize,
         s: usize,
         seed: u64,
-        file: impl Fn(Files) -> PathBuf,
+        file: impl Fn(JobFiles) -> PathBuf,
     ) -> Option<P> {
-        let files = Files::new(&folder_of(self.out, process), s, seed);
+        let files = JobFiles::new(&folder_of(self.out, process), s, seed);
         read_kept(&file(files), &job_digest(self.experiment, s, seed).ok()?)
     }
 
@@ -146,7 +146,7 @@ impl Gathered<'_> {
 
     fn verify_job(&self, s: usize, seed: u64) -> Result<()> {
         let (setting, threads) = (&self.experiment.settings[s], Threads::one());
-        let place = Place { folder: &self.experiment.folder, threads: &threads, device: None };
+        let place = Place::new(&self.experiment.folder, &threads);
         let (record, mut expected) = open(setting, seed, place)?.visit(Simulate)?;
         let place = format!("{}, seed {seed}", setting.series.label);
         let mut rows = EndRows::new();

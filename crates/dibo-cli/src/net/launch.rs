@@ -108,7 +108,7 @@ fn killed_off(status: ExitStatus) -> bool {
 /// Runs all agents of an experiment on this machine.
 pub fn launch(registry: &Registry, options: LaunchOptions) -> Result<ExitCode> {
     let (began, started) = (Instant::now(), SystemTime::now());
-    let experiment = options.common.load(registry)?;
+    let experiment = options.common.load(registry, false)?;
     let jobs = runner::jobs(&experiment);
     let mut agents = jobs.iter().map(|(s, _)| experiment.settings[*s].agents(&experiment.folder));
     let n = agents.next().context("the experiment has no runs")??;

@@ -64,6 +64,12 @@ pub struct AgentOptions {
     /// Agents of this process, such as 3,7 or 0-4
     #[arg(long)]
     own: String,
+    /// Files with the rows of these agents, in order, instead of those that the experiment names
+    #[arg(long, value_name = "FILES", value_delimiter = ',')]
+    local: Vec<PathBuf>,
+    /// Files with their checked rows
+    #[arg(long, value_name = "FILES", value_delimiter = ',')]
+    local_checked: Vec<PathBuf>,
     /// Endpoint to listen on, such as tls/0.0.0.0:7447 (may be repeated)
     #[arg(long, value_delimiter = ',')]
     listen: Vec<String>,
@@ -195,7 +201,8 @@ fn tls(security: &Security) -> Result<Option<Tls>> {
 }
 
 impl Common {
-    fn load(&self, registry: &Registry) -> Result<Experiment> {
+    /// The experiment; `apart` in a process that may have nothing but its own agents' data.
+    fn load(&self, registry: &Registry, apart: bool) -> Result<Experiment> {
         let mut experiment = registry.load(&self.experiment.request())?;
         for (name, value) in [("patience", self.patience), ("checkpoint", self.checkpoint)] {
             ensure!(
@@ -218,7 +225,7 @@ impl Common {
                 );
             }
         }
-        check::before(&mut experiment)?;
+        check::before_at(&mut experiment, apart)?;
         Ok(experiment)
     }
 

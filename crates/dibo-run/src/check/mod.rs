@@ -28,8 +28,13 @@ use std::time::{Duration, Instant};
 
 /// Refuses what cannot run, notes warnings in the settings, and gives plots to a file that asks for none.
 pub fn before(experiment: &mut Experiment) -> Result<()> {
+    before_at(experiment, false)
+}
+
+/// The same in a process that has only its own agents' files: problems that are made of them are not opened.
+pub fn before_at(experiment: &mut Experiment, apart: bool) -> Result<()> {
     let (folder, threads) = (experiment.folder.clone(), Threads::one());
-    let place = Place { folder: &folder, threads: &threads, device: None };
+    let place = Place::new(&folder, &threads);
     // Algorithms share problems and graphs; each pair is looked at once.
     let (mut seen, mut graphs) = (BTreeSet::new(), BTreeSet::new());
     let (mut known, mut cache) = (Vec::new(), Cache::default());
@@ -43,7 +48,8 @@ pub fn before(experiment: &mut Experiment) -> Result<()> {
                 setting.check_graph(*seed, &folder)?;
             }
         }
-        let warnings = if first || setting.problem.closed_forms() {
+        let elsewhere = apart && setting.problem.is_own();
+        let warnings = if !elsewhere && (first || setting.problem.closed_forms()) {
             let opened = open(setting, experiment.seeds[0], place)?;
             if first {
                 known.push(opened.measures());
@@ -57,7 +63,10 @@ pub fn before(experiment: &mut Experiment) -> Result<()> {
         };
         experiment.settings[s].series.warnings = warnings;
     }
-    figures(experiment, &known)
+    match apart && known.is_empty() {
+        true => Ok(()),
+        false => figures(experiment, &known),
+    }
 }
 
 /// Checks the plots that a file asks for; one that asks for none gets the metric that its problem names
@@ -114,7 +123,7 @@ pub fn warnings(setting: &Setting, seed: u64, folder: &Path, cache: &mut Cache) 
     let mut all = of_network(setting, seed, folder)?;
     if setting.problem.closed_forms() {
         let threads = Threads::one();
-        let opened = open(setting, seed, Place { folder, threads: &threads, device: None })?;
+        let opened = open(setting, seed, Place::new(folder, &threads))?;
         all.extend(opened.visit(Steps { seed, cache, thorough: false })?.warnings);
     }
     Ok(all)
@@ -175,7 +184,7 @@ struct Count {
 pub fn explain(experiment: &Experiment, threads: usize, trials: Duration) -> Result<(String, bool)> {
     let mut text = format!("{}: {}\n", experiment.name, experiment.title);
     let (seed, folder, one) = (experiment.seeds[0], experiment.folder.as_path(), Threads::one());
-    let place = Place { folder, threads: &one, device: None };
+    let place = Place::new(folder, &one);
     let mut said: BTreeMap<String, Known> = BTreeMap::new();
     let (mut cache, mut heading, mut count) = (Cache::default(), String::new(), Count::default());
     // All settings share the time for trials.
@@ -321,7 +330,7 @@ pub fn announce(experiment: &Experiment, needed: Needed, threads: usize, device:
     }
     // A few settings tell enough, and no more time than a reader notices.
     let (one, every) = (Threads::one(), experiment.settings.len().div_ceil(8));
-    let place = Place { folder: &experiment.folder, threads: &one, device: None };
+    let place = Place::new(&experiment.folder, &one);
     let (mut seconds, mut count) = (0.0, 0.0);
     for setting in experiment.settings.iter().step_by(every) {
         let tried = open(setting, experiment.seeds[0], place)?

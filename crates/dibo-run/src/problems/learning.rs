@@ -1,6 +1,6 @@
 //! `kind = "cleaning"` and `kind = "tuning"`: learning on images and texts.
 use super::picture::lowest;
-use super::{Ask, Built, Kind, Numbers, Picture, ProblemEntry, Size};
+use super::{Ask, Built, Finale, Kind, Numbers, ProblemEntry, Size};
 use crate::data;
 use crate::section::{Section, did_you_mean};
 use anyhow::{Result, anyhow};
@@ -297,18 +297,22 @@ impl Problem {
         if self.keys.bits == 64 {
             ask.on_host("learning with 64-bit numbers")?;
             let problem: Learning<f64> = self.learning(ask)?;
-            let (data_bytes, picture) = (problem.dealt().bytes() as u64, picture(&problem));
-            return Ok(Built { problem: Numbers::F64(Box::new(problem), picture), data_bytes, note: None });
+            let (data_bytes, finale) = (problem.dealt().bytes() as u64, finale(&problem));
+            return Ok(Built { problem: Numbers::F64(Box::new(problem), finale), data_bytes, note: None });
         }
         let problem: Learning<f32> = self.learning(ask)?;
         let data_bytes = problem.dealt().bytes() as u64;
         if let Some(device) = ask.device {
             let blocks = SingleLevel::blocks(&problem);
             let (problem, note) = device.problem(problem, ask.algorithm, blocks)?;
-            return Ok(Built { problem: Numbers::F32(problem, None), data_bytes, note: Some(note) });
+            return Ok(Built {
+                problem: Numbers::F32(problem, Finale::default()),
+                data_bytes,
+                note: Some(note),
+            });
         }
-        let picture = picture(&problem);
-        Ok(Built { problem: Numbers::F32(Box::new(problem), picture), data_bytes, note: None })
+        let finale = finale(&problem);
+        Ok(Built { problem: Numbers::F32(Box::new(problem), finale), data_bytes, note: None })
     }
 
     /// The problem on the host.
@@ -367,10 +371,10 @@ impl Problem {
 }
 
 /// Draws the samples with the lowest weights, where there are images.
-fn picture<T: Real>(problem: &Learning<T>) -> Option<Picture<T>> {
+fn finale<T: Real>(problem: &Learning<T>) -> Finale<T> {
     if matches!(problem.net().model, Model::Bert(_)) {
-        return None;
+        return Finale::default();
     }
     let dealt = problem.shared_dealt();
-    Some(Box::new(move |views| lowest(&dealt, views)))
+    Finale { picture: Some(Box::new(move |views| lowest(&dealt, views))), export: None }
 }

@@ -1,5 +1,6 @@
 //! What a `[problem]` section can be. A kind of problem is a struct of its keys that says how many agents it
 //! has and builds the problem of one seed; everything else has a default.
+pub mod labels;
 pub mod learning;
 mod picture;
 mod small;
@@ -8,8 +9,11 @@ pub use small::{PolicyEvaluationKeys, QuadraticKeys, RobustKeys};
 
 use crate::device::Accelerator;
 use crate::section::Section;
+use crate::sites::Files;
 use anyhow::{Result, bail};
 use dibo::algorithm::{AnyAlgorithm, Axis, Needs};
+use dibo::mixing::Sequence;
+use dibo::network::Network;
 use dibo::problem::Bilevel;
 use dibo::rows::{Threads, View};
 use serde::Serialize;
@@ -28,6 +32,31 @@ pub struct Ask<'a> {
     pub algorithm: &'a dyn AnyAlgorithm,
     /// The device on which it is to lie, if any.
     pub device: Option<&'a Accelerator>,
+    /// The links over which its agents will talk.
+    pub links: &'a Sequence,
+    /// The agents and files of this process, where others have the rest.
+    pub local: Option<&'a Local>,
+    /// How its agents meet the others before a run; all are here if nobody says.
+    pub meeting: Option<&'a dyn Meeting>,
+}
+
+/// The agents of one process and the files of their own.
+#[derive(Clone, Debug, Default)]
+pub struct Local {
+    /// Its agents.
+    pub owned: Vec<usize>,
+    /// Their files.
+    pub files: Files,
+}
+
+/// What is done where all agents meet: the network they talk over is given, and what they agreed on is kept.
+pub type Talk<'a> = dyn FnMut(&mut dyn Network<f64>) -> Result<Vec<u8>> + 'a;
+
+/// A place where the agents of several processes can agree on something before a run.
+pub trait Meeting {
+    /// Lets the agents of this process take part in a talk over these links; one that has taken place before
+    /// is not held again.
+    fn meet(&self, links: &Sequence, talk: &mut Talk<'_>) -> Result<Vec<u8>>;
 }
 
 impl Ask<'_> {
@@ -43,12 +72,29 @@ impl Ask<'_> {
 /// Looks at the state at the end of a run and draws it as SVG.
 pub type Picture<T> = Box<dyn Fn(&[View<'_, T>]) -> Option<String> + Send + Sync>;
 
+/// Writes what one takes home of the state at the end, of these agents, into a folder.
+pub type Export<T> = Box<dyn Fn(&[View<'_, T>], &[usize], &Path) -> Result<()> + Send + Sync>;
+
+/// What is made of the state at the end of a run.
+pub struct Finale<T> {
+    /// A picture.
+    pub picture: Option<Picture<T>>,
+    /// Files to take home.
+    pub export: Option<Export<T>>,
+}
+
+impl<T> Default for Finale<T> {
+    fn default() -> Self {
+        Finale { picture: None, export: None }
+    }
+}
+
 /// A problem of either type of numbers.
 pub enum Numbers {
     /// 32 bits.
-    F32(Box<dyn Bilevel<f32>>, Option<Picture<f32>>),
+    F32(Box<dyn Bilevel<f32>>, Finale<f32>),
     /// 64 bits.
-    F64(Box<dyn Bilevel<f64>>, Option<Picture<f64>>),
+    F64(Box<dyn Bilevel<f64>>, Finale<f64>),
 }
 
 /// A problem that has been made.
@@ -64,7 +110,7 @@ pub struct Built {
 impl Built {
     /// A problem with 64-bit numbers and nothing else to say.
     pub fn new(problem: impl Bilevel<f64> + 'static) -> Self {
-        Built { problem: Numbers::F64(Box::new(problem), None), data_bytes: 0, note: None }
+        Built { problem: Numbers::F64(Box::new(problem), Finale::default()), data_bytes: 0, note: None }
     }
 }
 
@@ -98,6 +144,18 @@ pub trait Kind: Send + Sync {
     /// Files that its values name, beside the experiment file or in the data folder: results depend on their
     /// contents.
     fn files(&self, _folder: &Path) -> Vec<std::path::PathBuf> {
+        Vec::new()
+    }
+    /// Whether a run leaves files to take home.
+    fn exports(&self) -> bool {
+        false
+    }
+    /// Whether its data belongs to single agents, each of whom may have nothing but its own.
+    fn is_own(&self) -> bool {
+        false
+    }
+    /// Files that belong to single agents: over a network each process has its own, and nobody compares them.
+    fn private_files(&self, _folder: &Path) -> Vec<std::path::PathBuf> {
         Vec::new()
     }
     /// Data that must be there, in words; `Err` says how to get what is missing.

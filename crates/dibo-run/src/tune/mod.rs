@@ -83,7 +83,8 @@ pub fn tune(registry: &Registry, options: &Options) -> Result<bool> {
     let first = base.candidate(&[])?;
     let seeds: Vec<u64> = (0..*seeds).collect();
     // Whatever would be refused when it is run is refused now, and the metric is known.
-    let place = Place { folder: &base.folder, threads: &Threads::one(), device: None };
+    let one = Threads::one();
+    let place = Place::new(&base.folder, &one);
     let opened = open(&first.setting, 0, place)?;
     first.setting.check_graph(0, &base.folder)?;
     let (metric, better) = opened.watched(options.metric.as_deref())?;

@@ -217,7 +217,8 @@ impl Race<'_> {
             Kept::Damaged(what) => self.progress.say(&format!("{what}: it is done again")),
             Kept::Missing | Kept::Another => {}
         }
-        let place = Place { folder: self.files, threads: &Threads::one(), device: None };
+        let one = Threads::one();
+        let place = Place::new(self.files, &one);
         let opened = open(&candidate.setting, seed, place)?;
         opened.visit(Going { race: self, digest, until })
     }

@@ -95,6 +95,14 @@ impl<T: Real> Bilevel<T> for Counted<'_, T> {
         self.inner.measures()
     }
 
+    fn own_sums(&self, agents: &[usize], views: &[View<'_, T>]) -> Result<Option<Vec<Vec<f64>>>> {
+        self.inner.own_sums(agents, views)
+    }
+
+    fn metrics_of_sums(&self, sums: &[f64]) -> Values {
+        self.inner.metrics_of_sums(sums)
+    }
+
     fn state_metrics(&self, views: &[View<'_, T>]) -> Result<Values> {
         self.inner.state_metrics(views)
     }

@@ -8,6 +8,7 @@ pub mod learning;
 mod policy_evaluation;
 mod quadratic;
 mod robust;
+mod shared;
 
 pub use constants::{ClosedForms, Constants, estimate, penalty_gradient};
 pub use counted::{Counted, Oracle};
@@ -170,6 +171,18 @@ pub trait Bilevel<T: Real>: Send + Sync {
     /// What can be said about a point: metrics by name, from the agents' mean x (and y where there is one).
     fn metrics(&self, _x: &[f64], _y: Option<&[f64]>) -> Result<Values> {
         Ok(Values::new())
+    }
+
+    /// For problems whose data must not leave its agent: sums that each of these agents, one a row of the
+    /// views, makes of its own variables and data. [`metrics_of_sums`](Self::metrics_of_sums) takes them,
+    /// added up over all agents.
+    fn own_sums(&self, _agents: &[usize], _views: &[View<'_, T>]) -> Result<Option<Vec<Vec<f64>>>> {
+        Ok(None)
+    }
+
+    /// The metrics that the sums of all agents give.
+    fn metrics_of_sums(&self, _sums: &[f64]) -> Values {
+        Values::new()
     }
 
     /// Metrics of a whole state, for problems that look at more than the mean.

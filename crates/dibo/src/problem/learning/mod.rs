@@ -12,11 +12,13 @@
 //! the largest agent needs; smaller agents begin anew. An agent with no more than b samples uses all of them.
 //! y, z and the upper variable see the same batch.
 pub mod bert;
+pub mod labels;
 mod metrics;
 mod model;
 
 pub use crate::kernels::{Matrix, product};
 pub use bert::Bert;
+pub use labels::{Labels, Site, Way};
 pub use metrics::{Cleaning, TRIED};
 pub use model::{Model, Net};
 

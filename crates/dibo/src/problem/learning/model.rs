@@ -216,6 +216,30 @@ impl Net {
         }
     }
 
+    /// Puts numbers that need no scaling into row `r`.
+    pub(super) fn load_numbers<T: Real>(&self, s: &mut Scratch<T>, r: usize, numbers: &[f32]) {
+        let at = r * self.strides().0;
+        s.x[at..at + self.pixels].iter_mut().zip(numbers).for_each(|(to, v)| *to = T::of(f64::from(*v)));
+    }
+
+    /// The probabilities of row `r`'s classes, from its scores.
+    pub(super) fn probabilities<T: Real>(&self, s: &Scratch<T>, r: usize, p: &mut [f64]) {
+        let row = &s.out[r * self.strides().2..][..self.classes];
+        let top = row.iter().fold(row[0], |a, b| if *b > a { *b } else { a }).f64();
+        let mut sum = 0.0;
+        for (p, v) in p.iter_mut().zip(row) {
+            *p = (v.f64() - top).exp();
+            sum += *p;
+        }
+        p.iter_mut().for_each(|p| *p /= sum);
+    }
+
+    /// Writes what flows back into row `r` in place of its scores.
+    pub(super) fn set_back<T: Real>(&self, s: &mut Scratch<T>, r: usize, back: impl Iterator<Item = f64>) {
+        let at = r * self.strides().2;
+        s.out[at..at + self.classes].iter_mut().zip(back).for_each(|(to, v)| *to = T::of(v));
+    }
+
     /// The class with the highest score of each row.
     pub(super) fn guesses<T: Real>(&self, s: &Scratch<T>, rows: usize) -> impl Iterator<Item = usize> {
         s.out.chunks_exact(self.strides().2).take(rows).map(|row| {

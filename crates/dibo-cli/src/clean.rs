@@ -1,0 +1,294 @@
+//! `clean`: wrong labels in own files. The ways to find them run side by side over links that change; the one
+//! that does best on checked rows that nobody trained on is taken.
+use crate::run::{How, go};
+use crate::threads;
+use anyhow::{Context, Result, bail, ensure};
+use dibo::problem::learning::Way;
+use dibo_learn::{Choice, Roles};
+use dibo_report::results::Manifest;
+use dibo_run::sites::{self, Files};
+use dibo_run::{Registry, fold, say, taken};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use toml::{Table, Value};
+
+/// What a user can say of the files and the model.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Files with rows: one for each site, or any number with --owner. CSV, TSV, Parquet, Arrow, NPZ, JSON
+    /// Lines, IDX, or folders of images
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Column of the given label
+    #[arg(long, default_value = "label")]
+    label: String,
+    /// Column of a row's name [default: its number]
+    #[arg(long)]
+    id: Option<String>,
+    /// Column that says whose row it is
+    #[arg(long)]
+    owner: Option<String>,
+    /// Column that says whether a label has been checked (1, true, yes)
+    #[arg(long, value_name = "COLUMN")]
+    clean: Option<String>,
+    /// Files with checked rows, one for each site in the same order
+    #[arg(long, value_name = "FILES", value_delimiter = ',')]
+    checked: Vec<PathBuf>,
+    /// File with rows whose labels are right, to try the models on
+    #[arg(long, value_name = "FILE")]
+    test: Option<PathBuf>,
+    /// Column of the true label, where it is known: it is measured what was found, no method sees it
+    #[arg(long, value_name = "COLUMN")]
+    truth: Option<String>,
+    /// Columns that the model sees [default: all others]
+    #[arg(long, value_delimiter = ',')]
+    features: Vec<String>,
+    /// Width and height that images are scaled to, such as 32x32
+    #[arg(long, value_name = "WxH")]
+    image_size: Option<String>,
+    /// Different words that a column may have
+    #[arg(long, default_value_t = 64)]
+    categories: usize,
+    /// How numbers are scaled: auto, each, common or none
+    #[arg(long, default_value = "auto")]
+    scale: String,
+    /// linear, or mlp with one hidden layer
+    #[arg(long, default_value = "mlp")]
+    model: String,
+    /// Hidden units
+    #[arg(long, default_value_t = 64)]
+    hidden: usize,
+    /// Ways to try: clean-only, noisy, rounds, noisy-rounds, em, em-own, joint, bilevel, bilevel-own,
+    /// weights
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "clean-only,noisy,rounds,noisy-rounds,em,em-own,joint,bilevel"
+    )]
+    ways: Vec<String>,
+    /// Iterations [default: forty times through a site's rows, between 800 and 6000]
+    #[arg(long)]
+    iterations: Option<usize>,
+    /// Step of the models at the start; it falls to a hundredth [default: by the number of features]
+    #[arg(long)]
+    step: Option<f64>,
+    /// Rows in a site's batch
+    #[arg(long, default_value_t = 32)]
+    batch: usize,
+    /// Chance of a link between two sites at a step, beside a ring
+    #[arg(long, default_value_t = 0.5)]
+    links: f64,
+    /// Seed of batches, links and what is held out
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Folder for the results
+    #[arg(long, default_value = "cleaned")]
+    out: PathBuf,
+    /// Threads to use [default: all cores]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Show no progress
+    #[arg(long)]
+    quiet: bool,
+    /// Do everything anew instead of going on where an earlier run stopped
+    #[arg(long)]
+    fresh: bool,
+    /// Write the experiment file, for `dibo run` or `dibo agent`, and do nothing else
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+/// Cleans.
+pub fn clean(registry: &Registry, options: Options) -> Result<ExitCode> {
+    let text = options.experiment()?;
+    if let Some(file) = &options.write {
+        std::fs::write(file, &text).with_context(|| format!("cannot write {}", file.display()))?;
+        say!("{} is written; `dibo run {}` runs it", file.display(), file.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let source = registry.source("clean".into(), &text);
+    let experiment = registry.parse(source, "clean", Path::new("."), false)?;
+    let how =
+        How { threads: threads(options.threads)?, device: None, quiet: options.quiet, fresh: options.fresh };
+    let out = options.out.clone();
+    let mut told = String::new();
+    let code = go(registry, experiment, &out, how, |manifest| {
+        told = choose(manifest, &out)?;
+        Ok(())
+    })?;
+    if !told.is_empty() {
+        say!("{}", fold(told.trim_end()));
+    }
+    Ok(code)
+}
+
+fn text(path: &Path) -> Result<String> {
+    let text = path.to_str().with_context(|| format!("{}: the name is not plain text", path.display()))?;
+    Ok(text.to_string())
+}
+
+impl Options {
+    /// The experiment as a file would say it.
+    fn experiment(&self) -> Result<String> {
+        ensure!(self.iterations != Some(0), "--iterations is 0; it must be 1 or more");
+        ensure!(self.batch > 0, "--batch is 0; it must be 1 or more");
+        ensure!((0.0..=1.0).contains(&self.links), "--links is {}; it must lie in [0, 1]", self.links);
+        for file in self.files.iter().chain(&self.checked).chain(&self.test) {
+            ensure!(file.exists(), "there is no file {}", file.display());
+        }
+        let strings = |list: &[PathBuf]| -> Result<Value> {
+            Ok(Value::Array(list.iter().map(|f| Ok(Value::String(text(f)?))).collect::<Result<_>>()?))
+        };
+        let mut problem = Table::new();
+        let mut put = |key: &str, value: Value| drop(problem.insert(key.into(), value));
+        put("kind", "labels".into());
+        put("data", "files".into());
+        put("files", strings(&self.files)?);
+        put("checked_files", strings(&self.checked)?);
+        put("test_file", self.test.as_deref().map(text).transpose()?.unwrap_or_default().into());
+        let columns =
+            [("id", &self.id), ("owner", &self.owner), ("clean", &self.clean), ("truth", &self.truth)];
+        for (key, value) in columns {
+            put(key, value.clone().unwrap_or_default().into());
+        }
+        put("label", self.label.clone().into());
+        put("features", Value::Array(self.features.iter().map(|f| f.as_str().into()).collect()));
+        let mut image_size = None;
+        if let Some(size) = &self.image_size {
+            let number = |t: &str| t.trim().parse::<i64>().ok().filter(|n| (1..=4096).contains(n));
+            let size = size.split_once('x').and_then(|(w, h)| Some([number(w)?, number(h)?]));
+            let size = size.context("--image-size must be width and height, such as 32x32")?;
+            put("image_size", Value::Array(size.map(Value::Integer).into()));
+            image_size = Some((size[0] as usize, size[1] as usize));
+        }
+        put("most_categories", (self.categories as i64).into());
+        put("scale", self.scale.as_str().into());
+        put("model", self.model.as_str().into());
+        put("hidden", (self.hidden as i64).into());
+        put("batch", (self.batch as i64).into());
+        let (rows, width) = self.shape(image_size)?;
+        let iterations = self.iterations.unwrap_or((40 * rows).div_ceil(self.batch).clamp(800, 6000));
+        put("warm", ((iterations / 8) as i64).into());
+        let step = self.step.unwrap_or((1.7 / (width.max(1) as f64).sqrt()).clamp(0.02, 0.2));
+        ensure!(step > 0.0 && step.is_finite(), "--step is {step}; it must be above 0");
+        let graph = Table::from_iter([
+            ("kind".to_string(), Value::from("cycle")),
+            ("nu".to_string(), self.links.into()),
+        ]);
+        let run = Table::from_iter([
+            ("iterations".to_string(), Value::from(iterations as i64)),
+            ("every".to_string(), ((iterations / 8).max(1) as i64).into()),
+        ]);
+        let algorithms =
+            self.ways.iter().map(|way| algorithm(way, step, iterations)).collect::<Result<_>>()?;
+        let mut file = Table::new();
+        file.insert("title".into(), "Which labels are wrong?".into());
+        file.insert("about".into(), ABOUT.into());
+        file.insert("seeds".into(), Value::Array(vec![(self.seed as i64).into()]));
+        file.insert("problem".into(), problem.into());
+        file.insert("graph".into(), graph.into());
+        file.insert("run".into(), run.into());
+        file.insert("algorithm".into(), Value::Array(algorithms));
+        let figures = ["held_loss", "suspicious"].map(|metric| {
+            let pairs = [("name", metric), ("kind", "line"), ("metric", metric)];
+            Value::Table(pairs.into_iter().map(|(k, v)| (k.to_string(), v.into())).collect())
+        });
+        file.insert("figure".into(), Value::Array(figures.into()));
+        toml::to_string(&file).context("the experiment cannot be written")
+    }
+
+    /// How many rows the largest site has and how many numbers the model sees of one: what steps and
+    /// iterations go by.
+    fn shape(&self, image_size: Option<(usize, usize)>) -> Result<(usize, usize)> {
+        let roles = Roles {
+            label: Some(self.label.clone()),
+            id: self.id.clone(),
+            owner: self.owner.clone(),
+            clean: self.clean.clone(),
+            truth: self.truth.clone(),
+            features: match self.features.is_empty() {
+                true => Choice::All,
+                false => Choice::Some(self.features.clone()),
+            },
+            image_size,
+            most_categories: self.categories,
+        };
+        let sites = sites::read(&Files { rows: self.files.clone(), checked: self.checked.clone() }, &roles)?;
+        let most = |of: fn(&sites::Own) -> usize| sites.iter().map(of).max().unwrap_or(1);
+        Ok((most(sites::Own::rows), most(sites::Own::width)))
+    }
+}
+
+const ABOUT: &str = "Every site keeps its own rows. What leaves it are class names, column names, sums for \
+    scaling, models and their trackers. Each way learns a common model over links that go one way and change \
+    at every step; a fifth of the checked rows is held out, and the way with the smallest loss on them is \
+    taken.";
+
+/// One way as an `[[algorithm]]`.
+fn algorithm(way: &str, step: f64, iterations: usize) -> Result<Value> {
+    let quoted = format!("\"{way}\"");
+    let Ok(known) = serde_json::from_str::<Way>(&quoted) else {
+        let names: Vec<String> = Way::ALL
+            .iter()
+            .filter_map(|w| Some(serde_json::to_string(w).ok()?.trim_matches('"').to_string()))
+            .collect();
+        bail!("there is no way '{way}'; known are {}", names.join(", "));
+    };
+    let line = |start: f64| {
+        Value::Table(Table::from_iter([
+            ("start".to_string(), Value::from(start)),
+            ("end".to_string(), (start / 100.0).into()),
+            ("over".to_string(), (iterations as i64).into()),
+        ]))
+    };
+    let mut table = Table::from_iter([("way".to_string(), Value::from(way)), ("label".into(), way.into())]);
+    if known.is_bilevel() {
+        let upper = match known {
+            Way::Weights => 100.0,
+            Way::EmOwn => 0.5,
+            _ => 30.0,
+        };
+        table.insert("name".into(), "fab".into());
+        table.insert("lambda".into(), Value::Integer(1));
+        table.insert("eta_x".into(), line(upper * step));
+        table.insert("eta_y".into(), line(step));
+    } else {
+        table.insert("name".into(), "push-pull".into());
+        table.insert("eta".into(), line(step));
+    }
+    Ok(Value::Table(table))
+}
+
+/// Takes the way with the smallest loss on held-out rows, puts its files in front, and says so.
+fn choose(manifest: &Manifest, out: &Path) -> Result<String> {
+    let finished = |r: &&dibo_report::results::RunRecord| r.outcome == "finished";
+    let runs: Vec<_> = manifest.runs.iter().filter(finished).collect();
+    ensure!(!runs.is_empty(), "no way came to an end: a smaller --step may help");
+    let loss = |r: &dibo_report::results::RunRecord| r.last.get("held_loss").copied();
+    let best = runs
+        .iter()
+        .filter(|r| loss(r).is_some())
+        .min_by(|a, b| loss(a).unwrap_or(f64::INFINITY).total_cmp(&loss(b).unwrap_or(f64::INFINITY)));
+    let (chosen, why) = match best {
+        Some(run) => {
+            let held = run.last.get("held_accuracy").copied().unwrap_or(f64::NAN);
+            let loss = loss(run).unwrap_or(f64::NAN);
+            (
+                run,
+                format!("it does best on checked rows that were held out: loss {loss:.3}, {held:.0} % right"),
+            )
+        }
+        None => (&runs[0], "no checked row could be held out, so nothing tells which is best".to_string()),
+    };
+    taken::put_in_front(out, chosen.series)?;
+    let label = &manifest.series[chosen.series].label;
+    let mut told = format!("Taken: {label}; {why}.\n");
+    told += &taken::summary(out)?;
+    let folder = out.display();
+    told += &format!(
+        "{folder}/labels.csv lists all rows, the most suspicious first; {folder}/model.safetensors and \
+        model.onnx hold the model (`dibo predict {folder} FILE` uses it); {folder}/taken has what the other \
+        ways found.\n"
+    );
+    Ok(told)
+}

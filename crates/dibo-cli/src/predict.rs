@@ -1,0 +1,67 @@
+//! `predict`: the classes of a file's rows by a saved model.
+use anyhow::{Context, Result};
+use dibo_learn::{Choice, Encoded, Ids, Roles, SavedModel};
+use dibo_run::say;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Which model and which rows.
+#[derive(clap::Args)]
+pub struct Options {
+    /// A folder that `clean` left, or a model.safetensors
+    model: PathBuf,
+    /// Rows, in any format that `clean` reads
+    file: PathBuf,
+    /// Column of a row's name [default: its number]
+    #[arg(long)]
+    id: Option<String>,
+    /// Width and height that images are scaled to, such as 32x32
+    #[arg(long, value_name = "WxH")]
+    image_size: Option<String>,
+    /// Where to write [default: standard output]
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+/// Predicts.
+pub fn predict(options: Options) -> Result<ExitCode> {
+    let model = SavedModel::load(&options.model)?;
+    let columns: Vec<String> = model.encoding.columns.iter().map(|c| c.name().to_string()).collect();
+    let words = |c: &Encoded| if let Encoded::OneHot { words, .. } = c { words.len() } else { 0 };
+    let size = options.image_size.as_deref().map(|size| {
+        let numbers = size.split_once('x').and_then(|(w, h)| Some((w.parse().ok()?, h.parse().ok()?)));
+        numbers.context("--image-size must be width and height, such as 32x32")
+    });
+    let roles = Roles {
+        id: options.id.clone(),
+        features: Choice::Some(columns),
+        image_size: size.transpose()?,
+        // Words that the model does not know are read all the same.
+        most_categories: 10_000 + model.encoding.columns.iter().map(words).sum::<usize>(),
+        ..Roles::default()
+    };
+    let samples = dibo_learn::read(&options.file, &roles)?;
+    let predictions = model.predict(&samples)?;
+    let out: Box<dyn std::io::Write> = match &options.out {
+        Some(file) => {
+            let what = || format!("cannot write {}", file.display());
+            Box::new(std::io::BufWriter::new(std::fs::File::create(file).with_context(what)?))
+        }
+        None => Box::new(std::io::stdout().lock()),
+    };
+    let mut out = csv::Writer::from_writer(out);
+    out.write_record(["id", "predicted_label", "probability"])?;
+    for (row, p) in predictions.iter().enumerate() {
+        let id = match &samples.ids {
+            Ids::Numbers => (row + 1).to_string(),
+            Ids::Own(ids) => ids[row].clone(),
+        };
+        out.write_record([id, model.classes[p.class].clone(), format!("{:.6}", p.probability)])?;
+    }
+    out.flush().context("cannot write the predictions")?;
+    drop(out);
+    if let Some(file) = &options.out {
+        say!("{} rows; {}", predictions.len(), file.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,224 @@
+//! Own files: five sites with noisy labels and few checked ones become a list, a model and a report; mistakes
+//! are told with their place; over a network every process reads its own file only and gets the same bits.
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn dibo(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dibo")).args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn words(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Numbers between 0 and 1 that look random.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+const CLASSES: [&str; 3] = ["benign", "malign", "unclear"];
+
+/// One site's table; every site's true labels are returned by id.
+fn site(folder: &Path, site: usize, rows: usize, truth: &mut BTreeMap<String, &'static str>) {
+    let mut r = Numbers(site as u64 * 977 + 5);
+    let mut text = String::from("patient,age,marker a,marker b,ward,diagnosis,reviewed\n");
+    for row in 0..rows {
+        let class = (r.next() * 3.0) as usize;
+        let centre = [[-1.5, 0.0], [1.5, 0.5], [0.0, 2.5]][class];
+        let [a, b] = centre.map(|c| c + 1.2 * (r.next() + r.next() - 1.0));
+        let reviewed = row < 6;
+        let wrong = !reviewed && r.next() < 0.3;
+        let given = if wrong { (class + 1) % 3 } else { class };
+        let ward = ["north", "south"][(r.next() < 0.5) as usize];
+        let age = if r.next() < 0.1 { String::new() } else { format!("{:.0}", 20.0 + 60.0 * r.next()) };
+        let id = format!("s{site}-{row}");
+        let (label, reviewed) = (CLASSES[given], if reviewed { "yes" } else { "no" });
+        writeln!(text, "{id},{age},{:.3},{b:.3},{ward},{label},{reviewed}", 1000.0 + 10.0 * a).unwrap();
+        truth.insert(id, CLASSES[class]);
+    }
+    std::fs::write(folder.join(format!("site{site}.csv")), text).unwrap();
+}
+
+fn sites(folder: &Path, rows: usize) -> BTreeMap<String, &'static str> {
+    let mut truth = BTreeMap::new();
+    (0..5).for_each(|i| site(folder, i, rows + 10 * i, &mut truth));
+    truth
+}
+
+const FILES: [&str; 5] = ["site0.csv", "site1.csv", "site2.csv", "site3.csv", "site4.csv"];
+const ROLES: [&str; 6] = ["--label", "diagnosis", "--id", "patient", "--clean", "reviewed"];
+
+fn lines(file: &Path) -> Vec<Vec<String>> {
+    let text = std::fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    text.lines().map(|l| l.split(',').map(String::from).collect()).collect()
+}
+
+#[test]
+fn five_files_become_a_list_a_model_and_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let truth = sites(folder.path(), 120);
+    let command: Vec<&str> = ["clean"].into_iter().chain(FILES).chain(ROLES).collect();
+    let output = dibo(folder.path(), &command);
+    let said = words(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("Taken: ") && said.contains("labels look wrong") && said.contains("site3:"),
+        "{said}"
+    );
+    assert!(said.lines().all(|l| l.chars().count() <= 80), "{said}");
+    let out = folder.path().join("cleaned");
+    let labels = lines(&out.join("labels.csv"));
+    let head = "id,owner,given_label,predicted_label,label_score,is_label_issue,weight";
+    assert_eq!(labels[0].join(","), head);
+    assert_eq!(labels.len(), 1 + truth.len() - 5 * 6);
+    // The list begins with what is wrong, and most of it is found.
+    let wrong = |l: &Vec<String>| truth[&l[0]] != l[2];
+    assert!(labels[1..51].iter().filter(|l| wrong(l)).count() >= 45);
+    let (all, found): (Vec<_>, Vec<_>) = (
+        labels[1..].iter().filter(|l| wrong(l)).collect(),
+        labels[1..].iter().filter(|l| wrong(l) && l[5] == "True").collect(),
+    );
+    assert!(found.len() as f64 > 0.85 * all.len() as f64, "{} of {}", found.len(), all.len());
+    let owners = lines(&out.join("owners.csv"));
+    assert_eq!((owners.len(), owners[4][0].as_str(), owners[4][1].as_str()), (6, "site3", "144"));
+    for file in ["model.safetensors", "model.json", "model.onnx", "noise.csv", "report.html", "checksums.txt"]
+    {
+        assert!(out.join(file).exists(), "{file}");
+    }
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("the most suspicious rows") && page.contains("labels by owner"));
+    // The model tells the classes of rows that it has never seen, from a file without labels.
+    let mut more = BTreeMap::new();
+    site(folder.path(), 9, 200, &mut more);
+    let predicted =
+        dibo(folder.path(), &["predict", "cleaned", "site9.csv", "--id", "patient", "--out", "p.csv"]);
+    assert!(predicted.status.success(), "{}", words(&predicted));
+    let predicted = lines(&folder.path().join("p.csv"));
+    let right = predicted[1..].iter().filter(|l| more[&l[0]] == l[1]).count();
+    assert!(right > 180, "{right} of 200");
+    // The same again is found finished, with the same list.
+    let before = std::fs::read(out.join("labels.csv")).unwrap();
+    let again = dibo(folder.path(), &command);
+    assert!(words(&again).contains("found finished"), "{}", words(&again));
+    assert_eq!(std::fs::read(out.join("labels.csv")).unwrap(), before);
+}
+
+#[test]
+fn one_file_with_owners_and_checked_rows_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut truth = BTreeMap::new();
+    (0..3).for_each(|i| site(folder.path(), i, 60, &mut truth));
+    let (mut rows, mut checked) = (String::new(), String::new());
+    for i in 0..3 {
+        let text = std::fs::read_to_string(folder.path().join(format!("site{i}.csv"))).unwrap();
+        for (n, line) in text.lines().enumerate() {
+            let line = line.rsplit_once(',').unwrap().0;
+            match n {
+                0 if i > 0 => {}
+                0 => {
+                    writeln!(rows, "hospital,{line}").unwrap();
+                    writeln!(checked, "hospital,{line}").unwrap();
+                }
+                n if n <= 6 => writeln!(checked, "h{i},{line}").unwrap(),
+                _ => writeln!(rows, "h{i},{line}").unwrap(),
+            }
+        }
+    }
+    std::fs::write(folder.path().join("all.csv"), rows).unwrap();
+    std::fs::write(folder.path().join("checked.csv"), checked).unwrap();
+    let command = [
+        "clean",
+        "all.csv",
+        "--owner",
+        "hospital",
+        "--label",
+        "diagnosis",
+        "--id",
+        "patient",
+        "--checked",
+        "checked.csv",
+        "--ways",
+        "em,clean-only",
+        "--iterations",
+        "300",
+        "--quiet",
+    ];
+    let output = dibo(folder.path(), &command);
+    assert!(output.status.success(), "{}", words(&output));
+    let owners = lines(&folder.path().join("cleaned/owners.csv"));
+    let names: Vec<&str> = owners[1..].iter().map(|l| l[0].as_str()).collect();
+    assert_eq!(names, ["h0", "h1", "h2"]);
+    assert!(owners[1..].iter().all(|l| l[1] == "54" && l[2] == "6"), "{owners:?}");
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    sites(folder.path(), 30);
+    let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    put("number.csv", "a,label\n1,x\n2,y\ninf,x\n");
+    put("other.csv", "b,label\n1,x\n2,y\n");
+    put("words.csv", "a,label\nred,x\nblue,y\n");
+    put("one.csv", "a,label\n1,x\n2,x\n");
+    put("two.csv", "a,label\n1,x\n2,y\n");
+    let site = |more: &[&'static str]| -> Vec<&'static str> {
+        ["clean", "site0.csv", "--label", "diagnosis"].into_iter().chain(more.iter().copied()).collect()
+    };
+    for (command, what) in [
+        (vec!["clean", "none.csv"], "none.csv"),
+        (vec!["clean", "site0.csv", "--label", "diagnose"], "did you mean"),
+        (vec!["clean", "number.csv"], "row 3"),
+        (vec!["clean", "two.csv", "other.csv"], "column 'a'"),
+        (vec!["clean", "two.csv", "words.csv"], "column 'a'"),
+        (vec!["clean", "one.csv"], "between 2 and 256 classes"),
+        (site(&["--id", "patient", "--ways", "emm"]), "there is no way 'emm'"),
+        (site(&["--id", "patient", "--ways", "em"]), "nobody has a checked row"),
+        (site(&["--clean", "ward"]), "column 'ward'"),
+        (site(&[]), "column 'patient'"),
+        (site(&["--features", "age,agee"]), "agee"),
+        (vec!["predict", "nowhere", "site0.csv"], "nowhere"),
+    ] {
+        let output = dibo(folder.path(), &command);
+        let said = words(&output);
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {said}");
+        let last = said.lines().last().unwrap_or_default();
+        assert!(last.starts_with("dibo: ") && last.contains(what), "{command:?}: {said}");
+    }
+}
+
+/// Five processes, each with its own file in a folder of its own, against one that has all five.
+#[cfg(feature = "net")]
+#[test]
+fn every_process_reads_its_own_file_and_the_bits_are_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    sites(folder.path(), 60);
+    let more = ["--ways", "em,bilevel-own", "--iterations", "120", "--write", "clean.toml"];
+    let command: Vec<&str> = ["clean"].into_iter().chain(FILES).chain(ROLES).chain(more).collect();
+    assert!(dibo(folder.path(), &command).status.success());
+    let launched = dibo(
+        folder.path(),
+        &["launch", "clean.toml", "--processes", "5", "--verify", "--out", "net", "--threads", "1"],
+    );
+    assert!(launched.status.success(), "{}", words(&launched));
+    assert!(words(&launched).contains("every bit"), "{}", words(&launched));
+    let run = dibo(folder.path(), &["run", "clean.toml", "--out", "one", "--quiet"]);
+    assert!(run.status.success(), "{}", words(&run));
+    // Each process wrote the list of its own rows; together they are the one list.
+    let mut apart = Vec::new();
+    for i in 0..5 {
+        let own = lines(&folder.path().join(format!("net/agents/{i}/taken/0-0/labels.csv")));
+        assert!(own[1..].iter().all(|l| l[1] == format!("site{i}")));
+        apart.extend(own.into_iter().skip(1));
+    }
+    let mut together: Vec<_> = lines(&folder.path().join("one/taken/0/labels.csv")).split_off(1);
+    apart.sort();
+    together.sort();
+    assert_eq!(apart, together);
+}

@@ -1,0 +1,172 @@
+//! What one takes home of a run on labels: the list of suspicious rows, the model, the noise matrix, and how
+//! each owner's labels stand.
+use super::{Export32, Sites};
+use anyhow::{Context, Result};
+use dibo::problem::learning::labels::Verdict;
+use dibo::problem::learning::{Labels, Model};
+use dibo_learn::{SavedModel, Shape};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Writes everything of the agents that are here.
+pub(super) fn export(problem: Arc<Labels<f32>>, parts: Sites) -> Export32 {
+    Box::new(move |views, agents, folder| {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let mut judged = Vec::new();
+        for (row, agent) in agents.iter().enumerate() {
+            let Some((w, t)) = problem.result(views, row) else { return Ok(()) };
+            // A diverged run has nothing to say.
+            if w.iter().any(|v| !v.is_finite()) {
+                return Ok(());
+            }
+            if row == 0 {
+                save_model(&problem, &parts, w.clone(), folder)?;
+            }
+            let weights = views.iter().find(|v| v.name == "x").and_then(|v| problem.weights(v.row(row)));
+            let verdicts = problem.verdicts(*agent, &w, t.as_deref());
+            judged.push(Judged { agent: *agent, verdicts, weights, matrix: t });
+        }
+        write(&folder.join("labels.csv"), |file| labels(&problem, &parts, &judged, file))?;
+        write(&folder.join("owners.csv"), |file| owners(&problem, &parts, &judged, file))?;
+        write(&folder.join("noise.csv"), |file| matrices(&parts, &judged, file))
+    })
+}
+
+/// What one agent's model says.
+struct Judged {
+    agent: usize,
+    verdicts: Vec<Verdict>,
+    weights: Option<Vec<f64>>,
+    matrix: Option<Vec<f64>>,
+}
+
+/// Writes a file under another name first.
+fn write(
+    file: &Path,
+    content: impl FnOnce(&mut csv::Writer<std::io::BufWriter<std::fs::File>>) -> Result<()>,
+) -> Result<()> {
+    let half = file.with_extension("part");
+    let what = || format!("cannot write {}", file.display());
+    let out = std::io::BufWriter::with_capacity(1 << 16, std::fs::File::create(&half).with_context(what)?);
+    let mut out = csv::Writer::from_writer(out);
+    content(&mut out)?;
+    let mut out = out.into_inner().map_err(|e| anyhow::anyhow!("{e}")).with_context(what)?;
+    out.flush().with_context(what)?;
+    out.into_inner().map_err(|e| e.into_error()).and_then(|f| f.sync_all()).with_context(what)?;
+    std::fs::rename(&half, file).with_context(what)
+}
+
+fn save_model(problem: &Labels<f32>, parts: &Sites, weights: Vec<f32>, folder: &Path) -> Result<()> {
+    let shape = match problem.net().model {
+        Model::Mlp(hidden) => Shape::Mlp { hidden },
+        Model::LinearNoBias => Shape::Linear { bias: false },
+        _ => Shape::Linear { bias: true },
+    };
+    let about = BTreeMap::from([
+        ("way".to_string(), word(problem.way())?),
+        ("dibo".to_string(), env!("CARGO_PKG_VERSION").to_string()),
+    ]);
+    let agreed = &parts.agreed[0];
+    let (encoding, classes) = (agreed.encoding.clone(), agreed.classes.clone());
+    SavedModel { shape, encoding, classes, weights, about }.save(folder)?;
+    Ok(())
+}
+
+/// The word of a way in files.
+fn word(way: dibo::problem::learning::Way) -> Result<String> {
+    Ok(serde_json::to_string(&way)?.trim_matches('"').to_string())
+}
+
+type Csv = csv::Writer<std::io::BufWriter<std::fs::File>>;
+
+impl Sites {
+    /// What an agent is called, by its place among those that are here.
+    fn owner(&self, place: usize, agent: usize) -> String {
+        self.own.get(place).map_or_else(|| agent.to_string(), |o| o.owner.clone())
+    }
+}
+
+/// The rows, the most suspicious first, with the column names that cleanlab's users know.
+fn labels(problem: &Labels<f32>, parts: &Sites, judged: &[Judged], out: &mut Csv) -> Result<()> {
+    out.write_record([
+        "id",
+        "owner",
+        "given_label",
+        "predicted_label",
+        "label_score",
+        "is_label_issue",
+        "weight",
+    ])?;
+    let mut order: Vec<(usize, usize)> = Vec::new();
+    for (place, j) in judged.iter().enumerate() {
+        order.extend((0..j.verdicts.len()).map(|row| (place, row)));
+    }
+    let odds = |at: &(usize, usize)| judged[at.0].verdicts[at.1].log_odds;
+    order.sort_by(|a, b| odds(a).total_cmp(&odds(b)).then(a.cmp(b)));
+    let classes = &parts.agreed[0].classes;
+    for (place, row) in order {
+        let j = &judged[place];
+        let (verdict, given) = (&j.verdicts[row], problem.site(j.agent).labels[row]);
+        let id = parts.own.get(place).map_or_else(|| row.to_string(), |o| o.id(row));
+        let weight = j.weights.as_ref().map_or(verdict.score, |w| w[row]);
+        out.write_record([
+            id.as_str(),
+            &parts.owner(place, j.agent),
+            &classes[given as usize],
+            &classes[verdict.suggested as usize],
+            &format!("{:.6e}", verdict.score),
+            if verdict.suggested == given { "False" } else { "True" },
+            &format!("{weight:.6e}"),
+        ])?;
+    }
+    Ok(())
+}
+
+/// How many labels of each owner are called wrong, and how well its labels agree with the model.
+fn owners(problem: &Labels<f32>, parts: &Sites, judged: &[Judged], out: &mut Csv) -> Result<()> {
+    out.write_record(["owner", "rows", "checked", "suspicious", "suspicious_share", "mean_score"])?;
+    for (place, j) in judged.iter().enumerate() {
+        let site = problem.site(j.agent);
+        let suspicious = j.verdicts.iter().zip(&site.labels).filter(|(v, l)| v.suggested != **l).count();
+        let rows = j.verdicts.len().max(1) as f64;
+        out.write_record([
+            parts.owner(place, j.agent),
+            site.given.to_string(),
+            (site.rows() - site.given).to_string(),
+            suspicious.to_string(),
+            format!("{:.4}", suspicious as f64 / rows),
+            format!("{:.4}", j.verdicts.iter().map(|v| v.score).sum::<f64>() / rows),
+        ])?;
+    }
+    Ok(())
+}
+
+/// How often each class is given as each label: what the method learned (`learned`), and what the suggested
+/// labels say, owner by owner.
+fn matrices(parts: &Sites, judged: &[Judged], out: &mut Csv) -> Result<()> {
+    let classes = &parts.agreed[0].classes;
+    let mut head = vec!["owner".to_string(), "from".into(), "class".into()];
+    head.extend(classes.iter().map(|c| format!("given_{c}")));
+    out.write_record(&head)?;
+    for (place, j) in judged.iter().enumerate() {
+        let owner = parts.owner(place, j.agent);
+        if let Some(t) = &j.matrix {
+            for (c, row) in t.chunks_exact(classes.len()).enumerate() {
+                let line = [owner.clone(), "learned".into(), classes[c].clone()];
+                let numbers = row.iter().map(|v| format!("{v:.6}"));
+                out.write_record(line.into_iter().chain(numbers))?;
+            }
+        }
+        let mut counts = vec![0usize; classes.len() * classes.len()];
+        for (v, given) in j.verdicts.iter().zip(&parts.sites[j.agent].labels) {
+            counts[v.suggested as usize * classes.len() + *given as usize] += 1;
+        }
+        for (c, row) in counts.chunks_exact(classes.len()).enumerate() {
+            let line = [owner.clone(), "suggested".into(), classes[c].clone()];
+            out.write_record(line.into_iter().chain(row.iter().map(|n| n.to_string())))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,400 @@
+//! `kind = "labels"`: a model learned from rows some of whose labels are wrong, with few checked ones; on own
+//! files, or on a data set that is dealt out and spoiled on purpose.
+mod dealt;
+mod export;
+
+use super::{Ask, Built, Finale, Kind, Numbers, ProblemEntry, Size};
+use crate::data;
+use crate::section::{Section, did_you_mean};
+use crate::sites::{self, Agreed, Files, Own, Scale};
+use anyhow::{Context, Result, ensure};
+use dibo::agreement::Agreement;
+use dibo::algorithm::Needs;
+use dibo::data::{Noise, Scaling};
+use dibo::network::{Network, Simulator};
+use dibo::problem::learning::labels::{Choices, Totals};
+use dibo::problem::learning::{Labels, Model, Site, Way};
+use dibo_learn::{Choice, Encoded, Encoding, Roles};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The keys of the problem.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LabelsKeys {
+    /// `files` for own ones; or `mnist-2500` (comes with dibo), `mnist` or `fashion-mnist`, dealt out.
+    data: String,
+    agents: usize,
+    /// Own rows: one file an agent, or files with a column that says who owns a row.
+    files: Vec<String>,
+    /// Checked rows in files of their own, one an agent.
+    checked_files: Vec<String>,
+    /// Rows with true labels on which models are tried.
+    test_file: String,
+    /// Column of the given label.
+    label: String,
+    /// Column of a row's name; its number if there is none.
+    id: String,
+    /// Column of a row's owner.
+    owner: String,
+    /// Column that says whether a row's label has been checked.
+    clean: String,
+    /// Column of the true label, for experiments: no method sees it.
+    truth: String,
+    /// Columns that the model sees; all others if none is named.
+    features: Vec<String>,
+    /// Width and height that images are scaled to.
+    image_size: Vec<usize>,
+    /// Different words that a column may have.
+    most_categories: usize,
+    /// How numbers are scaled.
+    scale: Scale,
+    /// Samples in use, drawn by the seed; 0 for all.
+    samples: usize,
+    /// Checked rows of each agent.
+    checked: usize,
+    /// The part of them that no training sees, at least one of each agent that has two or more.
+    held: f64,
+    /// Dirichlet label skew; 0 for equal agents.
+    rho: f64,
+    noise: Noise,
+    cr: f64,
+    /// So many agents have labels wrong by `cr`; 0 for all.
+    bad_agents: usize,
+    /// `linear` or `mlp`.
+    model: String,
+    hidden: usize,
+    /// Regulariser.
+    tau: f64,
+    /// Given and checked rows in an agent's batch; 0 for all.
+    batch: usize,
+    checked_batch: usize,
+    /// Iterations before given rows are learned from.
+    warm: usize,
+    /// Test samples in use, at even distances; 0 for all.
+    test: usize,
+    scaling: Scaling,
+}
+
+impl Default for LabelsKeys {
+    fn default() -> Self {
+        let Choices { tau, batch, checked_batch, warm, .. } = Choices::default();
+        LabelsKeys {
+            data: "mnist-2500".into(),
+            agents: 10,
+            files: Vec::new(),
+            checked_files: Vec::new(),
+            test_file: String::new(),
+            label: "label".into(),
+            id: String::new(),
+            owner: String::new(),
+            clean: String::new(),
+            truth: String::new(),
+            features: Vec::new(),
+            image_size: Vec::new(),
+            most_categories: 64,
+            scale: Scale::Auto,
+            samples: 0,
+            checked: 10,
+            held: 0.2,
+            rho: 0.0,
+            noise: Noise::Uniform,
+            cr: 0.4,
+            bad_agents: 0,
+            model: "linear".into(),
+            hidden: 256,
+            tau,
+            batch,
+            checked_batch,
+            warm,
+            test: 0,
+            scaling: Scaling::Standardised,
+        }
+    }
+}
+
+/// What an `[[algorithm]]` says of the problem.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct OfWay {
+    way: Option<Way>,
+    tau: Option<f64>,
+    warm: Option<usize>,
+    matrix_rate: Option<f64>,
+    learn_tau: Option<bool>,
+}
+
+const LISTS: &[&str] = &["files", "checked_files", "features", "image_size"];
+
+const OF_WAY: &[&str] = &["way", "tau", "warm", "matrix_rate", "learn_tau"];
+
+/// The keys with the way of one algorithm.
+pub struct LabelsProblem {
+    keys: LabelsKeys,
+    way: Way,
+    choices: Choices,
+}
+
+impl LabelsProblem {
+    /// Its line of the registry.
+    pub fn entry(name: &'static str) -> ProblemEntry {
+        let read = |p: &Section<'_>, a: &Section<'_>, needs: Needs| -> Result<Box<dyn Kind>> {
+            Ok(Box::new(LabelsProblem::read(p, a, needs)?))
+        };
+        ProblemEntry { name, algorithm_keys: OF_WAY, lists: LISTS, read }
+    }
+
+    fn read(problem: &Section<'_>, algorithm: &Section<'_>, needs: Needs) -> Result<Self> {
+        let keys: LabelsKeys = problem.read(&["kind"])?;
+        let others: Vec<&str> = algorithm.keys().filter(|k| !OF_WAY.contains(k)).collect();
+        let of_way: OfWay = algorithm.read(&others)?;
+        let single = needs == Needs::SingleLevel;
+        let way = of_way.way.unwrap_or(if single { Way::Em } else { Way::Bilevel });
+        if way.is_bilevel() == single {
+            let (is, wants) = match single {
+                true => ("has two levels", "an algorithm such as fab"),
+                false => ("has one level", "an algorithm such as push-pull"),
+            };
+            return Err(algorithm.error("way", format!("this way {is}; it needs {wants}")));
+        }
+        let idle = [
+            ("matrix_rate", of_way.matrix_rate.is_some() && !matches!(way, Way::Em | Way::Joint)),
+            ("learn_tau", of_way.learn_tau.is_some() && !way.is_bilevel()),
+        ];
+        if let Some((key, _)) = idle.into_iter().find(|i| i.1) {
+            return Err(algorithm.error(key, format!("{key} has no effect in this way")));
+        }
+        // Counts move at their own pace; gradients of logits are small, a row of T seeing one class of rows.
+        let rate = if way == Way::Em { 0.5 } else { 30.0 };
+        let choices = Choices {
+            tau: of_way.tau.unwrap_or(keys.tau),
+            batch: keys.batch,
+            checked_batch: keys.checked_batch,
+            warm: of_way.warm.unwrap_or(keys.warm),
+            matrix_rate: of_way.matrix_rate.unwrap_or(rate),
+            learn_tau: of_way.learn_tau.unwrap_or(false),
+        };
+        Ok(LabelsProblem { keys, way, choices })
+    }
+
+    fn model(&self) -> Model {
+        match self.keys.model.as_str() {
+            "mlp" => Model::Mlp(self.keys.hidden),
+            _ => Model::Linear,
+        }
+    }
+}
+
+/// The sites of one seed, what all agreed on as each agent here knows it, and the rows' names.
+type Export32 = super::Export<f32>;
+
+struct Sites {
+    sites: Vec<Arc<Site>>,
+    test: Option<Arc<Site>>,
+    agreed: Vec<Agreed>,
+    totals: Totals,
+    own: Vec<Own>,
+}
+
+impl LabelsKeys {
+    fn has_files(&self) -> bool {
+        self.data == "files"
+    }
+
+    fn roles(&self) -> Roles {
+        let some = |word: &String| (!word.is_empty()).then(|| word.clone());
+        Roles {
+            label: some(&self.label),
+            id: some(&self.id),
+            owner: some(&self.owner),
+            clean: some(&self.clean),
+            truth: some(&self.truth),
+            features: if self.features.is_empty() {
+                Choice::All
+            } else {
+                Choice::Some(self.features.clone())
+            },
+            image_size: self.image_size.first_chunk().map(|[w, h]| (*w, *h)),
+            most_categories: self.most_categories,
+        }
+    }
+
+    fn own_files(&self, folder: &Path) -> Files {
+        let paths = |names: &[String]| names.iter().map(|f| folder.join(f)).collect();
+        Files { rows: paths(&self.files), checked: paths(&self.checked_files) }
+    }
+
+    /// The sites of own files: read, agreed on, encoded.
+    fn own_sites(&self, ask: &Ask<'_>, agents: usize) -> Result<Sites> {
+        let owned: Vec<usize> = ask.local.map_or((0..agents).collect(), |l| l.owned.clone());
+        let files = match ask.local {
+            Some(local) if !local.files.rows.is_empty() => local.files.clone(),
+            // One file an agent: nobody opens another's.
+            Some(_) if self.owner.is_empty() && self.files.len() == agents => {
+                let all = self.own_files(ask.folder);
+                let of = |list: &[PathBuf]| owned.iter().filter_map(|i| list.get(*i).cloned()).collect();
+                Files { rows: of(&all.rows), checked: of(&all.checked) }
+            }
+            _ => self.own_files(ask.folder),
+        };
+        let mut own = sites::read(&files, &self.roles())?;
+        // A process that has all files takes those of its agents.
+        if own.len() == agents && owned.len() < agents {
+            own = owned.iter().map(|i| own[*i].clone()).collect();
+        }
+        ensure!(
+            own.len() == owned.len(),
+            "the files here hold the rows of {} sites, but this process has {} agents",
+            own.len(),
+            owned.len()
+        );
+        let mut talk = |network: &mut dyn Network<f64>| -> Result<Vec<u8>> {
+            let mut agreement = Agreement::new(ask.links, network)?;
+            let agreed = sites::agree(&own, self.scale, self.held, self.most_categories, &mut agreement)?;
+            postcard::to_stdvec(&agreed).context("what was agreed on cannot be kept")
+        };
+        let kept = match ask.meeting {
+            Some(meeting) => meeting.meet(ask.links, &mut talk)?,
+            None => talk(&mut Simulator::new(ask.links.clone(), ask.threads.clone()))?,
+        };
+        let agreed: Vec<Agreed> = postcard::from_bytes(&kept).context("what was agreed on cannot be read")?;
+        let mut sites = vec![Arc::new(Site::default()); agents];
+        for ((agent, own), agreed) in owned.iter().zip(&own).zip(&agreed) {
+            sites[*agent] = Arc::new(own.site(agreed, self.held, *agent, ask.seed)?);
+        }
+        let test_file = ask.folder.join(&self.test_file);
+        let test = match self.test_file.is_empty() || (ask.local.is_some() && !test_file.exists()) {
+            true => None,
+            false => Some(Arc::new(sites::test(&test_file, &self.roles(), &agreed[0])?)),
+        };
+        Ok(Sites { sites, test, totals: agreed[0].totals(), agreed, own })
+    }
+
+    /// The sites of a data set that is dealt out.
+    fn dealt_sites(&self, seed: u64) -> Result<Sites> {
+        let (sites, test, scale) = dealt::dealt(self, seed)?;
+        let (mean, factor) =
+            scale.iter().map(|(a, b)| (-f64::from(*b) / f64::from(*a), f64::from(*a))).unzip();
+        let encoding = Encoding { columns: vec![Encoded::Numbers { name: "image".into(), mean, factor }] };
+        let totals = dealt::totals(&sites);
+        let classes = (0..10).map(|c| c.to_string()).collect();
+        let agreed = Agreed { classes, encoding, given: totals.given, checked: totals.checked };
+        Ok(Sites { test: Some(test), agreed: vec![agreed; sites.len()], totals, own: Vec::new(), sites })
+    }
+}
+
+impl Kind for LabelsProblem {
+    fn check(&self) -> Result<(), String> {
+        let k = &self.keys;
+        const DATA: [&str; 5] = ["files", "mnist-2500", "mnist", "fashion-mnist", "random"];
+        if !DATA.contains(&k.data.as_str()) {
+            let close = did_you_mean(&k.data, DATA);
+            return Err(format!("data is '{}'; known are {}{close}", k.data, DATA.join(", ")));
+        }
+        if !k.has_files() && !(k.files.is_empty() && k.checked_files.is_empty() && k.test_file.is_empty()) {
+            return Err(format!("files are given, but data is '{}'; write data = \"files\"", k.data));
+        }
+        if ![0, 2].contains(&k.image_size.len()) || k.image_size.contains(&0) {
+            return Err("image_size must be width and height, such as [32, 32]".into());
+        }
+        if k.agents == 0 || k.agents > 100_000 {
+            return Err(format!("agents is {}; it must be between 1 and 100,000", k.agents));
+        }
+        if !(0.0..=1.0).contains(&k.cr) {
+            return Err(format!("cr is {}; it must lie between 0 and 1", k.cr));
+        }
+        if !(0.0..=0.9).contains(&k.held) {
+            return Err(format!("held is {}; it must lie between 0 and 0.9", k.held));
+        }
+        if !(k.rho >= 0.0 && k.rho.is_finite()) {
+            return Err(format!("rho is {}; it must be 0 (equal agents) or more", k.rho));
+        }
+        if !["linear", "mlp"].contains(&k.model.as_str()) {
+            return Err(format!("model is '{}'; known are linear, mlp", k.model));
+        }
+        if k.hidden == 0 || k.hidden > 1 << 20 {
+            return Err(format!("hidden is {}; it must be between 1 and {}", k.hidden, 1 << 20));
+        }
+        Ok(())
+    }
+
+    fn agents(&self, folder: &Path) -> Result<usize> {
+        let k = &self.keys;
+        match (k.has_files(), k.owner.is_empty(), k.files.len()) {
+            (true, true, files) if files > 0 => Ok(files),
+            // Who owns what is known only when it is read.
+            (true, false, files) if files > 0 => Ok(sites::read(&k.own_files(folder), &k.roles())?.len()),
+            _ => Ok(k.agents),
+        }
+    }
+
+    fn build(&self, ask: &Ask<'_>) -> Result<Built> {
+        ask.on_host("labels")?;
+        let parts = match self.keys.has_files() {
+            true => self.keys.own_sites(ask, self.agents(ask.folder)?)?,
+            false => self.keys.dealt_sites(ask.seed)?,
+        };
+        let (agreed, model) = (&parts.agreed[0], self.model());
+        let (width, classes) = (agreed.encoding.width(), agreed.classes.len());
+        let sites = parts.sites.clone();
+        let problem: Labels<f32> =
+            Labels::new(sites, width, classes, model, self.way, self.choices, parts.totals, ask.seed)
+                .map_err(anyhow::Error::msg)?
+                .threads(ask.threads.clone());
+        let problem = match &parts.test {
+            Some(test) => problem.test(test.clone()),
+            None => problem,
+        };
+        let data_bytes = problem.bytes() as u64;
+        let problem = Arc::new(problem);
+        let finale = Finale { picture: None, export: Some(export::export(problem.clone(), parts)) };
+        Ok(Built { problem: Numbers::F32(Box::new(problem), finale), data_bytes, note: None })
+    }
+
+    fn is_own(&self) -> bool {
+        self.keys.has_files()
+    }
+
+    fn exports(&self) -> bool {
+        true
+    }
+
+    fn data(&self) -> Result<Option<String>> {
+        match self.keys.has_files() {
+            true => Ok(Some(format!("{} files", self.keys.files.len()))),
+            false => data::available(&self.keys.data, "", "").map(Some),
+        }
+    }
+
+    fn size(&self) -> Option<Size> {
+        let k = &self.keys;
+        if k.has_files() {
+            return None;
+        }
+        let (pixels, classes, samples) = (784, 10, if k.data == "mnist-2500" { 2_500 } else { 60_000 });
+        let width = match self.model() {
+            Model::Mlp(h) => (pixels + 1) * h + (h + 1) * classes,
+            _ => (pixels + 1) * classes,
+        };
+        let upper = match self.way {
+            Way::Weights => samples / k.agents,
+            _ => classes * classes,
+        };
+        let bytes = ((samples + 10_000) * pixels * 5) as f64;
+        Some(Size { upper, lower: width, single: width + classes * classes, blocks: 1, number: 4, bytes })
+    }
+
+    fn files(&self, folder: &Path) -> Vec<PathBuf> {
+        match self.keys.test_file.as_str() {
+            "" => Vec::new(),
+            file => vec![folder.join(file)],
+        }
+    }
+
+    fn private_files(&self, folder: &Path) -> Vec<PathBuf> {
+        let Files { rows, checked } = self.keys.own_files(folder);
+        // A folder of images is known by what lies in it when it is read.
+        rows.into_iter().chain(checked).filter(|f| !f.is_dir()).collect()
+    }
+}

@@ -1,0 +1,228 @@
+//! What an agent can say of its own rows: how probable each given label is and what stands in its place; and
+//! the sums from which all agents' metrics are made, without a row leaving its agent.
+use super::{Labels, Site, Way};
+use crate::problem::learning::model::pieces;
+use crate::problem::{Metric, Values};
+use crate::rows::{Real, View};
+
+/// What a model says of one given label.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Verdict {
+    /// The probability that the label is right.
+    pub score: f64,
+    /// Its log-odds, which tell scores apart that are 0 or 1 when rounded.
+    pub log_odds: f64,
+    /// The class that is most probably the true one.
+    pub suggested: u8,
+}
+
+/// Steps of the log-odds of a score, in which wrong and right labels are counted.
+const BINS: usize = 2048;
+
+/// How far a model's probabilities are trusted in the held-out loss: among few rows one that is wrong and sure
+/// of itself must not decide everything.
+const TRUSTED: f64 = 0.95;
+
+/// Sums before the counts by score: held-out loss, hits, rows; test hits, rows; given rows; suspicious ones;
+/// suspicious and wrong ones; wrong ones; rows whose truth is known; of these, those whose suggestion is
+/// right.
+const FIRST: usize = 11;
+
+/// The metrics. The loss on held-out checked rows comes first: it is what may be used to choose.
+pub(super) fn list() -> Vec<Metric> {
+    vec![
+        Metric::lower("held_loss", "loss on held-out checked rows"),
+        Metric::higher("held_accuracy", "accuracy on held-out checked rows", "%"),
+        Metric::higher("test_accuracy", "test accuracy", "%"),
+        Metric::plain("suspicious", "labels called wrong, in %"),
+        Metric::higher("auc", "area under the ROC curve", ""),
+        Metric::higher("precision", "precision", ""),
+        Metric::higher("recall", "recall", ""),
+        Metric::higher("right_after", "labels right after cleaning", "%"),
+    ]
+}
+
+/// The place of log-odds among the bins, which grow with their distance from 0.
+fn bin(log_odds: f64) -> usize {
+    let at = log_odds / (4.0 + log_odds.abs());
+    ((at + 1.0) / 2.0 * BINS as f64).clamp(0.0, (BINS - 1) as f64) as usize
+}
+
+/// Metrics of the sums of all agents.
+pub(super) fn values(sums: &[f64]) -> Values {
+    let [loss, hits, held, test_hits, tests, given, suspicious, found, wrong, known, right] =
+        *sums.first_chunk::<FIRST>().unwrap_or(&[0.0; FIRST]);
+    let mut values = Values::new();
+    if held > 0.0 {
+        values.extend([("held_loss", loss / held), ("held_accuracy", 100.0 * hits / held)]);
+    }
+    if tests > 0.0 {
+        values.push(("test_accuracy", 100.0 * test_hits / tests));
+    }
+    if given > 0.0 {
+        values.push(("suspicious", 100.0 * suspicious / given));
+    }
+    if known > 0.0 {
+        values.push(("auc", auc(&sums[FIRST..FIRST + BINS], &sums[FIRST + BINS..])));
+        values.push(("precision", if suspicious > 0.0 { found / suspicious } else { 0.0 }));
+        values.push(("recall", if wrong > 0.0 { found / wrong } else { f64::NAN }));
+        values.push(("right_after", 100.0 * right / known));
+    }
+    values.retain(|v| !v.1.is_nan() || v.0 == "held_loss");
+    values
+}
+
+/// The probability that a wrong label scores lower than a right one, from counts by score.
+fn auc(wrong: &[f64], right: &[f64]) -> f64 {
+    let (mut beaten, mut above) = (0.0, right.iter().sum::<f64>());
+    let pairs = above * wrong.iter().sum::<f64>();
+    for (w, r) in wrong.iter().zip(right) {
+        above -= r;
+        beaten += w * (above + 0.5 * r);
+    }
+    beaten / pairs
+}
+
+/// The variables of a state that say something of rows: the model, and what stands for T.
+pub(super) struct Measured<'a, 'b, T> {
+    model: &'a View<'b, T>,
+    upper: Option<&'a View<'b, T>>,
+}
+
+impl<T: Real> Measured<'_, '_, T> {
+    /// Those of one row.
+    pub fn row(&self, row: usize) -> (&[T], &[T]) {
+        (self.model.row(row), self.upper.map_or(&[], |u| u.row(row)))
+    }
+}
+
+impl<T: Real> Labels<T> {
+    /// Finds the model among the variables of a state.
+    pub(super) fn measured<'a, 'b>(&self, views: &'a [View<'b, T>]) -> Option<Measured<'a, 'b, T>> {
+        let find = |name: &str| views.iter().find(|v| v.name == name);
+        match self.way.is_bilevel() {
+            true => Some(Measured { model: find("y")?, upper: find("x") }),
+            false => Some(Measured { model: find("x")?, upper: None }),
+        }
+    }
+
+    /// An agent's model and T, from its variables.
+    fn parts<'a>(&self, (v, upper): (&'a [T], &'a [T])) -> (&'a [T], Option<Vec<f64>>) {
+        let (w, rest) = v.split_at(self.net.width());
+        let numbers = if self.way.is_bilevel() { upper } else { rest };
+        (w, (self.way.has_matrix() && !numbers.is_empty()).then(|| self.matrix(numbers)))
+    }
+
+    /// The model of one agent: its parameters, and its noise matrix where the way has one.
+    pub fn result<'a>(&self, views: &'a [View<'_, T>], row: usize) -> Option<(Vec<T>, Option<Vec<f64>>)> {
+        let measured = self.measured(views)?;
+        let (w, t) = self.parts(measured.row(row));
+        Some((w.to_vec(), t))
+    }
+
+    /// Calls `see` with each of these rows of a site and the model's probabilities.
+    fn probabilities(
+        &self,
+        site: &Site,
+        w: &[T],
+        rows: impl Fn(usize) -> usize + Sync,
+        count: usize,
+        mut see: impl FnMut(usize, &[f64]),
+    ) {
+        let (pixels, classes) = (self.net.pixels, self.net.classes);
+        let mut s = self.net.scratch(count.max(1));
+        let mut p = vec![0.0; classes];
+        for piece in pieces(count, s.rows()) {
+            for (r, j) in piece.clone().enumerate() {
+                let row = rows(j);
+                self.net.load_numbers(&mut s, r, &site.features[row * pixels..(row + 1) * pixels]);
+            }
+            self.net.forward(&mut s, piece.len(), w);
+            for (r, j) in piece.enumerate() {
+                self.net.probabilities(&s, r, &mut p);
+                see(rows(j), &p);
+            }
+        }
+    }
+
+    /// What one agent's model, with T where there is one, says of its given labels, in order.
+    pub fn verdicts(&self, agent: usize, w: &[T], t: Option<&[f64]>) -> Vec<Verdict> {
+        let (site, classes) = (&self.sites[agent], self.net.classes);
+        let mut verdicts = Vec::with_capacity(site.given);
+        self.probabilities(
+            site,
+            w,
+            |j| j,
+            site.given,
+            |row, p| {
+                let label = site.labels[row] as usize;
+                let pair = |c: usize| p[c] * t.map_or(1.0, |t| t[c * classes + label]);
+                let others: f64 = (0..classes).filter(|c| *c != label).map(pair).sum();
+                let own = pair(label);
+                let log_odds = own.max(f64::MIN_POSITIVE).ln() - others.max(f64::MIN_POSITIVE).ln();
+                let best = (1..classes).fold(0, |best, c| if pair(c) > pair(best) { c } else { best });
+                let score = own / (own + others).max(f64::MIN_POSITIVE);
+                verdicts.push(Verdict { score, log_odds, suggested: best as u8 });
+            },
+        );
+        verdicts
+    }
+
+    /// One agent's sums.
+    pub(super) fn sums(&self, agent: usize, variables: (&[T], &[T])) -> Vec<f64> {
+        let (site, (w, t)) = (&self.sites[agent], self.parts(variables));
+        let mut sums = vec![0.0; FIRST + 2 * BINS];
+        let first = site.given + site.checked;
+        let guess = |p: &[f64]| (1..p.len()).fold(0, |best, c| if p[c] > p[best] { c } else { best });
+        self.probabilities(
+            site,
+            w,
+            |j| first + j,
+            site.held(),
+            |row, p| {
+                let label = site.labels[row] as usize;
+                sums[0] -= (TRUSTED * p[label] + (1.0 - TRUSTED) / p.len() as f64).ln();
+                sums[1] += f64::from(u8::from(guess(p) == label));
+                sums[2] += 1.0;
+            },
+        );
+        if let Some(test) = &self.test {
+            // Each agent tries its own model on every n-th row: together they try all rows.
+            let agents = self.sites.len();
+            let count = (test.rows() + agents - 1 - agent) / agents;
+            self.probabilities(
+                test,
+                w,
+                |j| agent + j * agents,
+                count,
+                |row, p| {
+                    sums[3] += f64::from(u8::from(guess(p) == test.labels[row] as usize));
+                    sums[4] += 1.0;
+                },
+            );
+        }
+        for (row, v) in self.verdicts(agent, w, t.as_deref()).iter().enumerate() {
+            let suspicious = v.suggested != site.labels[row];
+            sums[5] += 1.0;
+            sums[6] += f64::from(u8::from(suspicious));
+            if let Some(truth) = site.truth.get(row) {
+                let wrong = *truth != site.labels[row];
+                sums[7] += f64::from(u8::from(suspicious && wrong));
+                sums[8] += f64::from(u8::from(wrong));
+                sums[9] += 1.0;
+                sums[10] += f64::from(u8::from(v.suggested == *truth));
+                sums[FIRST + if wrong { 0 } else { BINS } + bin(v.log_odds)] += 1.0;
+            }
+        }
+        // A diverged model's scores are not numbers; the loss must say so.
+        if sums[2] > 0.0 && w.iter().any(|v| !v.f64().is_finite()) {
+            sums[0] = f64::NAN;
+        }
+        sums
+    }
+
+    /// How an agent's weights stand, where the way has them.
+    pub fn weights(&self, upper: &[T]) -> Option<Vec<f64>> {
+        (self.way == Way::Weights).then(|| upper.iter().map(|v| super::sigmoid(v.f64())).collect())
+    }
+}

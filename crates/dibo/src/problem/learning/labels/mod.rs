@@ -1,0 +1,666 @@
+//! Wrong labels among few checked ones, where every agent keeps its own rows: the ways to train a common
+//! model on them and to find the wrong ones.
+//!
+//! Agent i holds rows with *given* labels, some of them wrong, and few *checked* rows. With p the model's
+//! probabilities, g a given label and T a noise matrix (T[c, g]: how often true class c is given as g):
+//!
+//! - the checked loss C(w) = mean of −log p(label) over all checked rows;
+//! - the given loss G(w) = mean of −log p(g) over all given rows, or with T: mean of −log Σ_c p(c) T[c, g].
+//!
+//! Both are means over the *rows* of all agents, so an agent counts by how many it has. The single-level ways
+//! minimise C + G or a part of it; T is learned beside w, by the M-step of EM (its counts are averages over
+//! all rows, C² numbers) or by gradient steps (jointly). The bilevel ways have f = C and g = G + τ/2 ‖y‖²;
+//! the upper variable is T's logits, or one weight a given row as in the paper.
+//!
+//! For the first `warm` iterations all models learn from checked rows alone (from all rows in
+//! [`Way::NoisyRounds`]), and T from what they say.
+mod measure;
+
+pub use measure::Verdict;
+
+use super::model::{Model, Net, Scratch, pieces};
+use super::sigmoid;
+use crate::error::Result;
+use crate::kernels::{add_scaled, norm_squared};
+use crate::problem::{At, Bilevel, Metric, Penalty, SingleLevel, Start, Values};
+use crate::rng::{Purpose, stream};
+use crate::rows::{Real, Stack, Threads, Upper, View};
+use rand::seq::SliceRandom;
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The rows of one agent: first those with given labels, then the checked ones, then the checked ones that no
+/// training sees, which stop and choose.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Site {
+    /// The numbers of all rows, as the model sees them.
+    pub features: Vec<f32>,
+    /// Their labels.
+    pub labels: Vec<u8>,
+    /// How many have given labels.
+    pub given: usize,
+    /// How many are checked and trained on.
+    pub checked: usize,
+    /// True labels of the given rows, where they are known: only metrics look at them.
+    pub truth: Vec<u8>,
+}
+
+impl Site {
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// How many rows are held out.
+    pub fn held(&self) -> usize {
+        self.rows() - self.given - self.checked
+    }
+}
+
+/// How the model learns, and from what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// From checked rows alone.
+    CleanOnly,
+    /// From all rows as they are labelled.
+    Noisy,
+    /// After a start on checked rows, from those and from the rows whose label the model agrees with now.
+    Rounds,
+    /// The same after a start on all rows.
+    NoisyRounds,
+    /// With a noise matrix from the counts of what is probably true and what was given (EM).
+    Em,
+    /// The same with a noise matrix for each agent, from its own counts, which it keeps to itself.
+    EmOwn,
+    /// With a noise matrix learned by gradient steps beside the model.
+    Joint,
+    /// With a noise matrix as the upper variable.
+    Bilevel,
+    /// With a noise matrix for each agent as its own upper variable.
+    BilevelOwn,
+    /// With a weight for each given row as its agent's own upper variable, as in the paper.
+    Weights,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Way; 10] = [
+        Way::CleanOnly,
+        Way::Noisy,
+        Way::Rounds,
+        Way::NoisyRounds,
+        Way::Em,
+        Way::EmOwn,
+        Way::Joint,
+        Way::Bilevel,
+        Way::BilevelOwn,
+        Way::Weights,
+    ];
+
+    /// Whether it has an upper variable. ([`EmOwn`](Self::EmOwn)'s is private and moves by the M-step.)
+    pub fn is_bilevel(self) -> bool {
+        matches!(self, Way::EmOwn | Way::Bilevel | Way::BilevelOwn | Way::Weights)
+    }
+
+    /// Whether its matrix is made of counts; else of logits.
+    fn counts(self) -> bool {
+        matches!(self, Way::Em | Way::EmOwn)
+    }
+
+    /// Whether it has a noise matrix.
+    pub fn has_matrix(self) -> bool {
+        matches!(self, Way::Em | Way::EmOwn | Way::Joint | Way::Bilevel | Way::BilevelOwn)
+    }
+}
+
+/// Numbers of the problem that are not data.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Choices {
+    /// Regulariser τ of τ/2 ‖w‖².
+    pub tau: f64,
+    /// Given rows in an agent's batch; 0 for all.
+    pub batch: usize,
+    /// Checked rows in an agent's batch; 0 for all.
+    pub checked_batch: usize,
+    /// Iterations before the given rows are learned from.
+    pub warm: usize,
+    /// Step of T relative to the model's, in the single-level ways.
+    pub matrix_rate: f64,
+    /// The bilevel ways learn ln τ, too.
+    pub learn_tau: bool,
+}
+
+impl Default for Choices {
+    fn default() -> Self {
+        Choices { tau: 1e-4, batch: 32, checked_batch: 32, warm: 500, matrix_rate: 1.0, learn_tau: false }
+    }
+}
+
+/// How many rows all agents have together; they agree on it before they begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Given rows.
+    pub given: f64,
+    /// Checked rows that are trained on.
+    pub checked: f64,
+}
+
+/// A model to be learned from rows some of whose labels are wrong.
+pub struct Labels<T> {
+    /// Agent by agent; those of other processes are empty.
+    sites: Vec<Arc<Site>>,
+    test: Option<Arc<Site>>,
+    net: Net,
+    way: Way,
+    choices: Choices,
+    totals: Totals,
+    seed: u64,
+    /// An agent's given and checked rows in the order of its batches.
+    orders: Vec<[Vec<u32>; 2]>,
+    pool: Mutex<Vec<Scratch<T>>>,
+    threads: Threads,
+}
+
+/// What a given row's loss is.
+#[derive(Clone, Copy)]
+enum Loss<'a> {
+    /// −log p(g).
+    Label,
+    /// The same where p is largest at g, else nothing.
+    Agreed,
+    /// −log Σ_c p(c) T[c, g].
+    Matrix(&'a [f64]),
+    /// Nothing; p itself stands for what is probably true.
+    Nothing,
+}
+
+/// Sums over the rows of a batch.
+struct Seen {
+    /// For each true class and given label the probability of the pair, weighted by row.
+    counts: Vec<f64>,
+    /// Each row's loss.
+    losses: Vec<f64>,
+}
+
+impl<T: Real> Labels<T> {
+    /// A problem on these sites; those of agents that are not here are empty. `seed` is that of the start and
+    /// the batches.
+    pub fn new(
+        sites: Vec<Arc<Site>>,
+        width: usize,
+        classes: usize,
+        model: Model,
+        way: Way,
+        choices: Choices,
+        totals: Totals,
+        seed: u64,
+    ) -> Result<Self, String> {
+        if !(2..=256).contains(&classes) {
+            return Err(format!("{classes} classes; there must be between 2 and 256"));
+        }
+        if width == 0 {
+            return Err("there are no features".into());
+        }
+        if matches!(model, Model::Bert(_)) {
+            return Err("texts enter as numbers of a pretrained model, not as tokens".into());
+        }
+        if !(choices.tau >= 0.0 && choices.tau.is_finite() && (choices.tau > 0.0 || !choices.learn_tau)) {
+            return Err(format!("tau is {}; it must be 0 or more, above 0 where it is learned", choices.tau));
+        }
+        if !(choices.matrix_rate > 0.0 && choices.matrix_rate.is_finite()) {
+            return Err(format!("matrix_rate is {}; it must be above 0", choices.matrix_rate));
+        }
+        if choices.learn_tau && way == Way::EmOwn {
+            return Err("learn_tau has no effect in this way".into());
+        }
+        if totals.checked < 1.0 && way != Way::Noisy && way != Way::NoisyRounds {
+            return Err("nobody has a checked row to learn from; this way needs some".into());
+        }
+        for (i, site) in sites.iter().enumerate() {
+            let right = site.features.len() == site.rows() * width
+                && site.given + site.checked <= site.rows()
+                && (site.truth.is_empty() || site.truth.len() == site.given);
+            if !right || site.labels.iter().chain(&site.truth).any(|l| *l as usize >= classes) {
+                return Err(format!("the rows of agent {i} do not fit together"));
+            }
+        }
+        let order = |agent: usize, which: usize, rows: std::ops::Range<usize>| {
+            let mut places: Vec<u32> = rows.map(|r| r as u32).collect();
+            places.shuffle(&mut stream(seed, Purpose::Batch, agent as u64, which as u64));
+            places
+        };
+        let orders = sites
+            .iter()
+            .enumerate()
+            .map(|(i, s)| [order(i, 0, 0..s.given), order(i, 1, s.given..s.given + s.checked)]);
+        Ok(Labels {
+            orders: orders.collect(),
+            test: None,
+            net: Net { pixels: width, classes, model },
+            way,
+            choices,
+            totals,
+            seed,
+            pool: Mutex::new(Vec::new()),
+            threads: Threads::one(),
+            sites,
+        })
+    }
+
+    /// Rows with true labels on which models are tried; every agent tries its model on its own part.
+    pub fn test(mut self, test: Arc<Site>) -> Self {
+        self.test = Some(test);
+        self
+    }
+
+    /// Threads for the metrics (gradients use those of the call).
+    pub fn threads(mut self, threads: Threads) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// The classifier.
+    pub fn net(&self) -> &Net {
+        &self.net
+    }
+
+    /// How it learns.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// An agent's rows.
+    pub fn site(&self, agent: usize) -> &Site {
+        &self.sites[agent]
+    }
+
+    /// Bytes of the rows that are here.
+    pub fn bytes(&self) -> usize {
+        self.sites.iter().chain(&self.test).map(|s| 4 * s.features.len() + s.labels.len()).sum()
+    }
+
+    /// T from the numbers that stand for it: counts in EM, else logits.
+    pub fn matrix(&self, numbers: &[T]) -> Vec<f64> {
+        let classes = self.net.classes;
+        let mut t: Vec<f64> = numbers[..classes * classes].iter().map(|v| v.f64()).collect();
+        for row in t.chunks_exact_mut(classes) {
+            let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            for v in row.iter_mut() {
+                // Averages of counts may be a little below 0 on their way.
+                *v = if self.way.counts() { v.max(0.0) + 1e-6 } else { (*v - top).exp() };
+            }
+            let sum: f64 = row.iter().sum();
+            row.iter_mut().for_each(|v| *v /= sum);
+        }
+        t
+    }
+
+    /// The rows of iteration k among `places`, and the weight of each: all agents' weights add up to their
+    /// number.
+    fn batch(&self, agent: usize, which: usize, k: usize) -> (impl Fn(usize) -> usize, usize, f64) {
+        let places = &self.orders[agent][which];
+        let (size, total) = match which {
+            0 => (self.choices.batch, self.totals.given),
+            _ => (self.choices.checked_batch, self.totals.checked),
+        };
+        let len = if size == 0 { places.len() } else { size.min(places.len()) };
+        let from = if len == 0 { 0 } else { ((k as u128 * len as u128) % places.len() as u128) as usize };
+        let share = self.sites.len() as f64 * places.len() as f64 / total.max(1.0);
+        let place = move |j: usize| {
+            let at = from + j;
+            places[if at < places.len() { at } else { at - places.len() }] as usize
+        };
+        (place, len, if len == 0 { 0.0 } else { share / len as f64 })
+    }
+
+    fn with_scratch<R>(&self, job: impl FnOnce(&mut Scratch<T>) -> R) -> R {
+        let taken = self.pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut scratch = taken.unwrap_or_else(|| {
+            let Choices { batch, checked_batch, .. } = self.choices;
+            self.net.scratch(if batch == 0 || checked_batch == 0 {
+                usize::MAX
+            } else {
+                batch + checked_batch
+            })
+        });
+        let result = job(&mut scratch);
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+        result
+    }
+
+    /// Writes the gradient by w over the batch of iteration k: `checked` times the checked loss plus `given`
+    /// times the loss of given rows, each with a weight of its own.
+    fn gradient(
+        &self,
+        (agent, k): (usize, usize),
+        (checked, given): (f64, f64),
+        loss: Loss<'_>,
+        weight: impl Fn(usize) -> f64,
+        w: &[T],
+        g: &mut [T],
+    ) -> Seen {
+        let (site, classes) = (&self.sites[agent], self.net.classes);
+        let skip_given = given == 0.0 && !matches!(loss, Loss::Nothing);
+        let (given_place, mut given_rows, given_each) = self.batch(agent, 0, k);
+        let (checked_place, checked_rows, checked_each) = self.batch(agent, 1, k);
+        if skip_given {
+            given_rows = 0;
+        }
+        let checked_rows = if checked == 0.0 { 0 } else { checked_rows };
+        let mut seen = Seen { counts: vec![0.0; classes * classes], losses: vec![0.0; given_rows] };
+        let (mut p, mut back) = ([0.0; 256], [0.0; 256]);
+        let (p, back) = (&mut p[..classes], &mut back[..classes]);
+        if given_rows + checked_rows == 0 {
+            g.fill(T::ZERO);
+            return seen;
+        }
+        self.with_scratch(|s| {
+            for piece in pieces(given_rows + checked_rows, s.rows()) {
+                let place = |j: usize| match j.checked_sub(given_rows) {
+                    None => given_place(j),
+                    Some(j) => checked_place(j),
+                };
+                for (r, j) in piece.clone().enumerate() {
+                    let row = place(j);
+                    let pixels = self.net.pixels;
+                    self.net.load_numbers(s, r, &site.features[row * pixels..(row + 1) * pixels]);
+                    s.labels[r] = site.labels[row];
+                }
+                self.net.forward(s, piece.len(), w);
+                for (r, j) in piece.clone().enumerate() {
+                    let label = s.labels[r] as usize;
+                    self.net.probabilities(s, r, p);
+                    if j >= given_rows {
+                        let factor = checked * checked_each;
+                        let own = |c: usize| f64::from(u8::from(c == label));
+                        self.net.set_back(s, r, p.iter().enumerate().map(|(c, p)| factor * (p - own(c))));
+                        continue;
+                    }
+                    let factor = given * given_each * weight(place(j));
+                    seen.losses[j] = given_back(loss, p, label, factor, back);
+                    for (c, p) in p.iter().enumerate() {
+                        seen.counts[c * classes + label] += given_each * p;
+                    }
+                    self.net.set_back(s, r, back.iter().copied());
+                }
+                self.net.backward(s, piece.len(), w, g, piece.start > 0);
+            }
+        });
+        seen
+    }
+
+    /// The gradient of the mean given loss by T's logits, from what was seen.
+    fn matrix_gradient(&self, t: &[f64], counts: &[f64], mut to: impl FnMut(usize, f64)) {
+        let classes = self.net.classes;
+        for c in 0..classes {
+            let row = c * classes..(c + 1) * classes;
+            let mass: f64 = counts[row.clone()].iter().sum();
+            row.for_each(|at| to(at, mass * t[at] - counts[at]));
+        }
+    }
+
+    /// One agent's direction in a single-level way, of w and of what stands for T.
+    fn single(&self, agent: usize, k: usize, v: &[T], d: &mut [T]) {
+        let ((w, numbers), (dw, dt)) = (v.split_at(self.net.width()), d.split_at_mut(self.net.width()));
+        let warm = k < self.choices.warm;
+        let t = if dt.is_empty() { Vec::new() } else { self.matrix(numbers) };
+        let (factors, loss) = match self.way {
+            Way::CleanOnly => ((1.0, 0.0), Loss::Label),
+            Way::Rounds if warm => ((1.0, 0.0), Loss::Label),
+            Way::Noisy => ((1.0, 1.0), Loss::Label),
+            Way::NoisyRounds if warm => ((1.0, 1.0), Loss::Label),
+            Way::Rounds | Way::NoisyRounds => ((1.0, 1.0), Loss::Agreed),
+            _ if warm => ((1.0, 0.0), Loss::Nothing),
+            _ => ((1.0, 1.0), Loss::Matrix(&t)),
+        };
+        let seen = self.gradient((agent, k), factors, loss, |_| 1.0, w, dw);
+        add_scaled(dw, T::of(self.choices.tau), w);
+        let rate = self.choices.matrix_rate;
+        match self.way {
+            // The M-step as a direction: it vanishes where the numbers are the mean of all agents' counts.
+            Way::Em => dt.iter_mut().zip(numbers).zip(&seen.counts).for_each(|((d, have), count)| {
+                *d = T::of(rate * (have.f64() - count));
+            }),
+            _ if dt.is_empty() => {}
+            _ => self.matrix_gradient(&t, &seen.counts, |at, value| dt[at] = T::of(rate * value)),
+        }
+    }
+
+    /// τ of the lower level.
+    fn lower_tau(&self, x: &[T]) -> f64 {
+        match (self.choices.learn_tau, x.last()) {
+            (true, Some(x)) => x.f64().exp(),
+            _ => self.choices.tau,
+        }
+    }
+
+    /// The gradients of g at (x, w): by w, and by x through `to`.
+    fn lower_level(
+        &self,
+        (agent, k): (usize, usize),
+        (checked, given): (f64, f64),
+        x: &[T],
+        w: &[T],
+        gw: &mut [T],
+        mut to: impl FnMut(usize, f64),
+    ) {
+        let tau = self.lower_tau(x);
+        if self.way == Way::Weights {
+            let weight = |place: usize| sigmoid(x[place].f64());
+            let seen = self.gradient((agent, k), (checked, given), Loss::Label, weight, w, gw);
+            let (place, _, each) = self.batch(agent, 0, k);
+            for (j, loss) in seen.losses.iter().enumerate() {
+                let weight = weight(place(j));
+                to(place(j), given * each * weight * (1.0 - weight) * loss);
+            }
+        } else {
+            let t = self.matrix(x);
+            let loss = if given == 0.0 { Loss::Nothing } else { Loss::Matrix(&t) };
+            let seen = self.gradient((agent, k), (checked, given), loss, |_| 1.0, w, gw);
+            // Before the given rows are learned from, T follows what the model says of them.
+            let factor = if given == 0.0 { 1.0 } else { given };
+            self.matrix_gradient(&t, &seen.counts, |at, value| to(at, factor * value));
+        }
+        add_scaled(gw, T::of(given * tau), w);
+        if self.choices.learn_tau {
+            to(x.len() - 1, given * tau / 2.0 * norm_squared(w));
+        }
+    }
+
+    /// EM with counts that an agent keeps to itself: x moves to them, y as in EM; there is no z.
+    fn own_counts(
+        &self,
+        at: (usize, usize),
+        (f, g): (f64, f64),
+        x: &[T],
+        y: &[T],
+        [dx, dy, dz]: [&mut [T]; 3],
+    ) {
+        let t = self.matrix(x);
+        let warm = at.1 < self.choices.warm;
+        let (factors, loss) = if warm { ((f, 0.0), Loss::Nothing) } else { ((f, g), Loss::Matrix(&t)) };
+        let seen = self.gradient(at, factors, loss, |_| 1.0, y, dy);
+        add_scaled(dy, T::of(self.choices.tau), y);
+        dz.fill(T::ZERO);
+        let total: f64 = seen.counts.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+        for ((d, have), count) in dx.iter_mut().zip(x).zip(&seen.counts) {
+            *d = T::of(have.f64() - count / total);
+        }
+    }
+
+    /// One agent's directions in a bilevel way.
+    fn directions(
+        &self,
+        agent: usize,
+        k: usize,
+        Penalty { f, g }: Penalty,
+        [x, y, z]: [&[T]; 3],
+        [dx, dy, dz]: [&mut [T]; 3],
+    ) {
+        let at = (agent, k);
+        dx.fill(T::ZERO);
+        if self.way == Way::EmOwn {
+            return self.own_counts(at, (f, g), x, y, [dx, dy, dz]);
+        }
+        if k < self.choices.warm {
+            // Both models learn from checked rows; T (but no weights, and no τ) follows y.
+            let matrix = self.net.classes * self.net.classes;
+            let learns = self.way != Way::Weights;
+            self.lower_level(at, (1.0, 0.0), x, y, dy, |c, d| {
+                if learns && c < matrix {
+                    dx[c] = T::of(d);
+                }
+            });
+            self.lower_level(at, (1.0, 0.0), x, z, dz, |_, _| {});
+            return;
+        }
+        self.lower_level(at, (0.0, g), x, z, dz, |c, d| dx[c] -= T::of(d));
+        self.lower_level(at, (f, g), x, y, dy, |c, d| dx[c] += T::of(d));
+    }
+}
+
+/// What flows back from a given row with this factor, and its loss; `p` becomes what is probably true.
+fn given_back(loss: Loss<'_>, p: &mut [f64], label: usize, factor: f64, back: &mut [f64]) -> f64 {
+    let hard = |p: &[f64], back: &mut [f64], factor: f64| {
+        back.iter_mut().zip(p).for_each(|(b, p)| *b = factor * p);
+        back[label] -= factor;
+        -p[label].max(f64::MIN_POSITIVE).ln()
+    };
+    match loss {
+        Loss::Label => hard(p, back, factor),
+        Loss::Agreed => {
+            let agreed = p.iter().all(|other| *other <= p[label]);
+            hard(p, back, if agreed { factor } else { 0.0 })
+        }
+        Loss::Nothing => {
+            back.fill(0.0);
+            0.0
+        }
+        Loss::Matrix(t) => {
+            let classes = p.len();
+            let given = |c: usize| t[c * classes + label];
+            let sum = p.iter().enumerate().map(|(c, p)| p * given(c)).sum::<f64>().max(f64::MIN_POSITIVE);
+            for (c, p) in p.iter_mut().enumerate() {
+                let posterior = *p * given(c) / sum;
+                back[c] = factor * (*p - posterior);
+                *p = posterior;
+            }
+            -sum.ln()
+        }
+    }
+}
+
+impl<T: Real> Bilevel<T> for Labels<T> {
+    fn agents(&self) -> usize {
+        self.sites.len()
+    }
+
+    fn upper(&self) -> Upper {
+        let more = usize::from(self.choices.learn_tau);
+        let matrix = self.net.classes * self.net.classes + more;
+        match self.way {
+            Way::Weights => Upper::Private(self.sites.iter().map(|s| s.given + more).collect()),
+            Way::BilevelOwn | Way::EmOwn => Upper::Private(vec![matrix; self.sites.len()]),
+            _ => Upper::Shared(matrix),
+        }
+    }
+
+    fn lower(&self) -> usize {
+        self.net.width()
+    }
+
+    fn grad_f(&self, agent: usize, k: usize, _x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]) -> Result<()> {
+        gx.fill(T::ZERO);
+        self.gradient((agent, k), (1.0, 0.0), Loss::Label, |_| 1.0, y, gy);
+        Ok(())
+    }
+
+    fn grad_g(&self, agent: usize, k: usize, x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]) -> Result<()> {
+        gx.fill(T::ZERO);
+        self.lower_level((agent, k), (0.0, 1.0), x, y, gy, |c, d| gx[c] = T::of(d));
+        Ok(())
+    }
+
+    fn penalty_directions(
+        &self,
+        at: At<'_>,
+        penalty: Penalty,
+        v: &Stack<T, 3>,
+        d: &mut Stack<T, 3>,
+    ) -> Result<()> {
+        d.for_each_row(at.threads, 1, |_, row, d| {
+            self.directions(at.owned[row], at.k, penalty, v.row(row), d)
+        });
+        Ok(())
+    }
+
+    fn single_level(&self) -> Option<&dyn SingleLevel<T>> {
+        (!self.way.is_bilevel()).then_some(self)
+    }
+
+    fn start(&self) -> Start {
+        let classes = self.net.classes;
+        let mut y = match self.net.model {
+            Model::Mlp(_) => self.net.start(self.seed),
+            _ => vec![0.0; self.net.width()],
+        };
+        let tau = self.choices.learn_tau.then(|| self.choices.tau.ln());
+        let x = match self.way {
+            // Logits of the same number are the same probabilities.
+            _ if !self.way.is_bilevel() => Vec::new(),
+            Way::Weights => match tau {
+                None => Vec::new(),
+                Some(tau) => self.sites.iter().map(|s| [vec![0.0; s.given], vec![tau]].concat()).collect(),
+            },
+            Way::EmOwn => vec![vec![1.0 / (classes * classes) as f64; classes * classes]],
+            _ => vec![vec![0.0; classes * classes].into_iter().chain(tau).collect()],
+        };
+        if self.way.has_matrix() && !self.way.is_bilevel() {
+            let each = if self.way == Way::Em { 1.0 / (classes * classes) as f64 } else { 0.0 };
+            y.resize(y.len() + classes * classes, each);
+        }
+        Start { x, y: vec![y], ..Start::default() }
+    }
+
+    fn measures(&self) -> Vec<Metric> {
+        measure::list()
+    }
+
+    fn own_sums(&self, agents: &[usize], views: &[View<'_, T>]) -> Result<Option<Vec<Vec<f64>>>> {
+        Ok(self
+            .measured(views)
+            .map(|m| agents.iter().enumerate().map(|(row, agent)| self.sums(*agent, m.row(row))).collect()))
+    }
+
+    fn metrics_of_sums(&self, sums: &[f64]) -> Values {
+        measure::values(sums)
+    }
+}
+
+impl<T: Real> SingleLevel<T> for Labels<T> {
+    fn agents(&self) -> usize {
+        self.sites.len()
+    }
+
+    fn width(&self) -> usize {
+        let matrix = self.net.classes * self.net.classes;
+        self.net.width() + if self.way.has_matrix() { matrix } else { 0 }
+    }
+
+    fn start_from<'a>(&self, start: &'a Start) -> &'a Vec<Vec<f64>> {
+        &start.y
+    }
+
+    fn gradients(&self, at: At<'_>, x: &Stack<T, 1>, d: &mut Stack<T, 1>) -> Result<()> {
+        d.for_each_row(at.threads, 1, |_, row, [d]| {
+            let [v] = x.row(row);
+            self.single(at.owned[row], at.k, v, d);
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

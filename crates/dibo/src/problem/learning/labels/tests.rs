@@ -1,0 +1,354 @@
+//! Every direction against central differences of the losses, written here row by row; what stands still is
+//! what it should be; sums of agents are metrics of all.
+use super::*;
+use rand::RngExt;
+
+const WIDTH: usize = 3;
+const CLASSES: usize = 3;
+
+/// Rows of agents with unlike numbers of given and checked rows; one has none checked.
+fn sites(seed: u64) -> Vec<Arc<Site>> {
+    let site = |(i, (given, checked, held)): (usize, (usize, usize, usize))| {
+        let mut r = stream(seed, Purpose::Instance, i as u64, 0);
+        let rows = given + checked + held;
+        let truth: Vec<u8> = (0..rows).map(|_| r.random_range(0..CLASSES as u8)).collect();
+        let features = truth.iter().flat_map(|t| {
+            let centre: Vec<f64> = (0..WIDTH).map(|c| if c == *t as usize { 1.5 } else { 0.0 }).collect();
+            centre.into_iter().map(|c| (c + r.random_range(-0.7..0.7)) as f32).collect::<Vec<_>>()
+        });
+        let features = features.collect();
+        let flip = |t: u8, r: &mut rand_xoshiro::Xoshiro256PlusPlus| {
+            if r.random::<f64>() < 0.3 { (t + 1) % CLASSES as u8 } else { t }
+        };
+        let labels = (0..rows).map(|j| if j < given { flip(truth[j], &mut r) } else { truth[j] }).collect();
+        Arc::new(Site { features, labels, given, checked, truth: truth[..given].to_vec() })
+    };
+    [(7, 2, 1), (4, 0, 0), (9, 3, 2)].into_iter().enumerate().map(site).collect()
+}
+
+fn totals(sites: &[Arc<Site>]) -> Totals {
+    let sum = |of: fn(&Site) -> usize| sites.iter().map(|s| of(s) as f64).sum();
+    Totals { given: sum(|s| s.given), checked: sum(|s| s.checked) }
+}
+
+fn problem(model: Model, way: Way, learn_tau: bool) -> Labels<f64> {
+    let sites = sites(3);
+    let choices = Choices { tau: 0.05, batch: 0, checked_batch: 0, warm: 0, matrix_rate: 0.7, learn_tau };
+    Labels::new(sites.clone(), WIDTH, CLASSES, model, way, choices, totals(&sites), 5).unwrap()
+}
+
+/// A model's probabilities for a row, by the definition.
+fn probabilities(model: Model, w: &[f64], x: &[f32]) -> Vec<f64> {
+    let x: Vec<f64> = x.iter().map(|v| f64::from(*v)).chain([1.0]).collect();
+    let scores: Vec<f64> = match model {
+        Model::Mlp(h) => {
+            let hidden = |u: usize| (0..x.len()).map(|i| x[i] * w[i * h + u]).sum::<f64>().max(0.0);
+            let hidden: Vec<f64> = (0..h).map(hidden).chain([1.0]).collect();
+            let second = &w[x.len() * h..];
+            let score = |c: usize| (0..=h).map(|u| hidden[u] * second[c * (h + 1) + u]).sum();
+            (0..CLASSES).map(score).collect()
+        }
+        _ => (0..CLASSES).map(|c| (0..x.len()).map(|i| x[i] * w[c * x.len() + i]).sum()).collect(),
+    };
+    let sum: f64 = scores.iter().map(|s| s.exp()).sum();
+    scores.iter().map(|s| s.exp() / sum).collect()
+}
+
+fn softmax_rows(logits: &[f64]) -> Vec<f64> {
+    logits
+        .chunks(CLASSES)
+        .flat_map(|row| {
+            let sum: f64 = row.iter().map(|v| v.exp()).sum();
+            row.iter().map(move |v| v.exp() / sum)
+        })
+        .collect()
+}
+
+fn row(site: &Site, j: usize) -> &[f32] {
+    &site.features[j * WIDTH..(j + 1) * WIDTH]
+}
+
+/// An agent's part of the checked loss: its mean over agents is the mean over all rows.
+fn checked_loss(p: &Labels<f64>, i: usize, w: &[f64]) -> f64 {
+    let s = &p.sites[i];
+    let rows = s.given..s.given + s.checked;
+    let sum: f64 = rows.map(|j| -probabilities(p.net.model, w, row(s, j))[s.labels[j] as usize].ln()).sum();
+    3.0 * sum / p.totals.checked
+}
+
+/// The same of the given loss, by T or by weights.
+fn given_loss(p: &Labels<f64>, i: usize, w: &[f64], t: Option<&[f64]>, weights: Option<&[f64]>) -> f64 {
+    let s = &p.sites[i];
+    let loss = |j: usize| {
+        let (q, g) = (probabilities(p.net.model, w, row(s, j)), s.labels[j] as usize);
+        let probability = match t {
+            Some(t) => (0..CLASSES).map(|c| q[c] * t[c * CLASSES + g]).sum(),
+            None => q[g],
+        };
+        -probability.ln() * weights.map_or(1.0, |x| sigmoid(x[j]))
+    };
+    3.0 * (0..s.given).map(loss).sum::<f64>() / p.totals.given
+}
+
+fn square(w: &[f64]) -> f64 {
+    w.iter().map(|v| v * v).sum()
+}
+
+fn numeric(at: &[f64], value: impl Fn(&[f64]) -> f64) -> Vec<f64> {
+    (0..at.len())
+        .map(|c| {
+            let shifted = |by: f64| {
+                let mut v = at.to_vec();
+                v[c] += by;
+                value(&v)
+            };
+            (shifted(1e-6) - shifted(-1e-6)) / 2e-6
+        })
+        .collect()
+}
+
+fn near(a: &[f64], b: &[f64]) {
+    assert_eq!(a.len(), b.len());
+    for (a, b) in a.iter().zip(b) {
+        assert!((a - b).abs() < 2e-8 + 1e-6 * b.abs(), "{a} {b}");
+    }
+}
+
+fn random(len: usize, seed: u64) -> Vec<f64> {
+    let mut r = stream(seed, Purpose::Start, 9, 0);
+    (0..len).map(|_| r.random_range(-0.8..0.8)).collect()
+}
+
+const MODELS: [Model; 2] = [Model::Linear, Model::Mlp(4)];
+
+#[test]
+fn single_level_directions_are_gradients() {
+    for model in MODELS {
+        for way in [Way::CleanOnly, Way::Noisy, Way::Joint] {
+            let p = problem(model, way, false);
+            let v = random(SingleLevel::width(&p), 4);
+            let n = p.net.width();
+            for i in 0..3 {
+                let mut d = vec![f64::NAN; v.len()];
+                p.single(i, 0, &v, &mut d);
+                let value = |v: &[f64]| {
+                    let t = (way == Way::Joint).then(|| softmax_rows(&v[n..]));
+                    let given = if way == Way::CleanOnly { 0.0 } else { 1.0 };
+                    checked_loss(&p, i, &v[..n])
+                        + given * given_loss(&p, i, &v[..n], t.as_deref(), None)
+                        + 0.025 * square(&v[..n])
+                };
+                let mut expected = numeric(&v, value);
+                expected[n..].iter_mut().for_each(|g| *g *= 0.7);
+                near(&d, &expected);
+            }
+        }
+    }
+}
+
+/// EM moves the model as the joint way does at the same T, and its counts stand still where they are the
+/// posteriors' own.
+#[test]
+fn em_is_the_m_step() {
+    let (em, joint) = (problem(Model::Mlp(4), Way::Em, false), problem(Model::Mlp(4), Way::Joint, false));
+    let n = em.net.width();
+    let w = random(n, 4);
+    let counts: Vec<f64> = random(9, 6).iter().map(|v| v + 1.0).collect();
+    let t = em.matrix(&counts);
+    for c in 0..3 {
+        let sum: f64 = counts[c * 3..][..3].iter().map(|v| v + 1e-6).sum();
+        (0..3).for_each(|g| assert!((t[c * 3 + g] - (counts[c * 3 + g] + 1e-6) / sum).abs() < 1e-12));
+    }
+    let logits: Vec<f64> = t.iter().map(|t| t.ln()).collect();
+    let mut mean = vec![0.0; 9];
+    for i in 0..3 {
+        let (mut a, mut b) = (vec![0.0; n + 9], vec![0.0; n + 9]);
+        em.single(i, 0, &[w.clone(), counts.clone()].concat(), &mut a);
+        joint.single(i, 0, &[w.clone(), logits.clone()].concat(), &mut b);
+        near(&a[..n], &b[..n]);
+        mean.iter_mut().zip(&a[n..]).for_each(|(m, d)| *m += d / 3.0);
+    }
+    let mut posterior = vec![0.0; 9];
+    for s in &em.sites {
+        for j in 0..s.given {
+            let (q, g) = (probabilities(Model::Mlp(4), &w, row(s, j)), s.labels[j] as usize);
+            let sum: f64 = (0..3).map(|c| q[c] * t[c * 3 + g]).sum();
+            (0..3).for_each(|c| posterior[c * 3 + g] += q[c] * t[c * 3 + g] / sum / em.totals.given);
+        }
+    }
+    let expected: Vec<f64> = counts.iter().zip(&posterior).map(|(c, p)| 0.7 * (c - p)).collect();
+    near(&mean, &expected);
+    assert!((posterior.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+}
+
+/// With counts of its own an agent moves as all do in EM if all have the same, and its counts go to those of
+/// its own rows.
+#[test]
+fn own_counts_are_those_of_own_rows() {
+    let (own, em) = (problem(Model::Linear, Way::EmOwn, false), problem(Model::Linear, Way::Em, false));
+    let n = own.net.width();
+    let (w, counts) = (random(n, 4), random(9, 6).iter().map(|v| v + 1.0).collect::<Vec<f64>>());
+    for i in 0..3 {
+        let (mut dx, mut dy, mut dz) = (vec![0.0; 9], vec![0.0; n], vec![1.0; n]);
+        own.directions(i, 0, Penalty { f: 1.0, g: 1.0 }, [&counts, &w, &w], [&mut dx, &mut dy, &mut dz]);
+        let mut d = vec![0.0; n + 9];
+        em.single(i, 0, &[w.clone(), counts.clone()].concat(), &mut d);
+        near(&dy, &d[..n]);
+        assert!(dz.iter().all(|v| *v == 0.0));
+        let share = 3.0 * own.sites[i].given as f64 / own.totals.given;
+        for c in 0..9 {
+            let theirs = counts[c] - d[n + c] / 0.7;
+            assert!((dx[c] - (counts[c] - theirs / share)).abs() < 1e-12);
+        }
+    }
+}
+
+#[test]
+fn bilevel_gradients_and_directions() {
+    for model in MODELS {
+        for way in [Way::Bilevel, Way::BilevelOwn, Way::Weights] {
+            for learn_tau in [false, true] {
+                let p = problem(model, way, learn_tau);
+                let n = p.net.width();
+                for i in 0..3 {
+                    let upper = match p.upper() {
+                        Upper::Shared(width) => width,
+                        Upper::Private(widths) => widths[i],
+                    };
+                    let (x, y, z) = (random(upper, 1), random(n, 2), random(n, 3));
+                    let g = |x: &[f64], y: &[f64]| {
+                        let tau = if learn_tau { x[x.len() - 1].exp() } else { 0.05 };
+                        let t = (way != Way::Weights).then(|| softmax_rows(&x[..9]));
+                        let weights = (way == Way::Weights).then_some(x);
+                        given_loss(&p, i, y, t.as_deref(), weights) + tau / 2.0 * square(y)
+                    };
+                    let (mut gx, mut gy) = (vec![f64::NAN; upper], vec![f64::NAN; n]);
+                    p.grad_g(i, 0, &x, &y, &mut gx, &mut gy).unwrap();
+                    near(&gx, &numeric(&x, |x| g(x, &y)));
+                    near(&gy, &numeric(&y, |y| g(&x, y)));
+                    let (mut fx, mut fy) = (vec![f64::NAN; upper], vec![f64::NAN; n]);
+                    p.grad_f(i, 0, &x, &y, &mut fx, &mut fy).unwrap();
+                    near(&fx, &vec![0.0; upper]);
+                    near(&fy, &numeric(&y, |y| checked_loss(&p, i, y)));
+                    let (mut dx, mut dy, mut dz) = (vec![0.0; upper], vec![0.0; n], vec![0.0; n]);
+                    p.directions(i, 0, Penalty { f: 0.3, g: 2.0 }, [&x, &y, &z], [&mut dx, &mut dy, &mut dz]);
+                    near(&dx, &numeric(&x, |x| 2.0 * (g(x, &y) - g(x, &z))));
+                    near(&dy, &numeric(&y, |y| 0.3 * checked_loss(&p, i, y) + 2.0 * g(&x, y)));
+                    near(&dz, &numeric(&z, |z| 2.0 * g(&x, z)));
+                }
+            }
+        }
+    }
+}
+
+/// Batches go through all rows of an agent, and their mean is the whole.
+#[test]
+fn batches_see_every_row_alike() {
+    let sites = sites(3);
+    let choices = Choices { batch: 3, checked_batch: 1, warm: 0, ..Choices::default() };
+    let p: Labels<f64> =
+        Labels::new(sites.clone(), WIDTH, CLASSES, Model::Linear, Way::Noisy, choices, totals(&sites), 5)
+            .unwrap();
+    let whole = problem(Model::Linear, Way::Noisy, false);
+    let w = random(p.net.width(), 8);
+    for i in 0..3 {
+        let (mut mean, mut all) = (vec![0.0; w.len()], vec![0.0; w.len()]);
+        let rounds = 4 * 7 * 9 * 3 * 2;
+        for k in 0..rounds {
+            let mut d = vec![0.0; w.len()];
+            p.gradient((i, k), (1.0, 1.0), Loss::Label, |_| 1.0, &w, &mut d);
+            mean.iter_mut().zip(&d).for_each(|(m, d)| *m += d / rounds as f64);
+        }
+        whole.gradient((i, 0), (1.0, 1.0), Loss::Label, |_| 1.0, &w, &mut all);
+        near(&mean, &all);
+    }
+}
+
+#[test]
+fn agreed_rows_alone_count() {
+    let p = problem(Model::Linear, Way::Rounds, false);
+    let w = random(p.net.width(), 8);
+    for i in 0..3 {
+        let s = &p.sites[i];
+        let agreed: Vec<usize> = (0..s.given)
+            .filter(|j| {
+                let q = probabilities(Model::Linear, &w, row(s, *j));
+                q.iter().all(|other| *other <= q[s.labels[*j] as usize])
+            })
+            .collect();
+        let value = |w: &[f64]| {
+            let loss = |j: &usize| -probabilities(Model::Linear, w, row(s, *j))[s.labels[*j] as usize].ln();
+            checked_loss(&p, i, w)
+                + 3.0 * agreed.iter().map(loss).sum::<f64>() / p.totals.given
+                + 0.025 * square(w)
+        };
+        let mut d = vec![0.0; w.len()];
+        p.single(i, 0, &w, &mut d);
+        near(&d, &numeric(&w, value));
+    }
+}
+
+#[test]
+fn sums_of_agents_are_the_metrics_of_all() {
+    let p = problem(Model::Linear, Way::Joint, false);
+    let test = Arc::new(Site { given: 0, checked: 0, truth: Vec::new(), ..(*p.sites[2]).clone() });
+    let p = p.test(test.clone());
+    let v = random(SingleLevel::width(&p), 4);
+    let t = softmax_rows(&v[p.net.width()..]);
+    let sums = crate::metrics::added((0..3).map(|i| p.sums(i, (&v, &[]))));
+    let values = measure::values(&sums);
+    let get = |name: &str| values.iter().find(|v| v.0 == name).map(|v| v.1).unwrap();
+    let (mut samples, mut suspicious, mut right, mut rows) = (Vec::new(), 0.0, 0.0, 0.0);
+    for (i, s) in p.sites.iter().enumerate() {
+        let verdicts = p.verdicts(i, &v[..p.net.width()], Some(&t));
+        for (j, verdict) in verdicts.iter().enumerate() {
+            let (q, g) = (probabilities(Model::Linear, &v, row(s, j)), s.labels[j] as usize);
+            let pair: Vec<f64> = (0..3).map(|c| q[c] * t[c * 3 + g]).collect();
+            assert!((verdict.score - pair[g] / pair.iter().sum::<f64>()).abs() < 1e-12);
+            assert!(pair.iter().all(|v| *v <= pair[verdict.suggested as usize]));
+            samples.push((verdict.score, s.truth[j] != s.labels[j]));
+            suspicious += f64::from(u8::from(verdict.suggested != s.labels[j]));
+            right += f64::from(u8::from(verdict.suggested == s.truth[j]));
+            rows += 1.0;
+        }
+    }
+    let exact = crate::problem::learning::Cleaning::of(samples);
+    assert!((get("auc") - exact.auc).abs() < 0.01, "{} {}", get("auc"), exact.auc);
+    assert_eq!(get("suspicious"), 100.0 * suspicious / rows);
+    assert_eq!(get("right_after"), 100.0 * right / rows);
+    let hits = (0..test.rows()).filter(|j| {
+        let q = probabilities(Model::Linear, &v, row(&test, *j));
+        q.iter().all(|other| *other <= q[test.labels[*j] as usize])
+    });
+    assert!((get("test_accuracy") - 100.0 * hits.count() as f64 / test.rows() as f64).abs() < 1e-9);
+    let held: f64 = [0, 2]
+        .iter()
+        .flat_map(|i| {
+            let s = &p.sites[*i];
+            let p = &p;
+            let v = &v;
+            let loss = move |j: usize| {
+                let own = probabilities(p.net.model, v, row(s, j))[s.labels[j] as usize];
+                -(0.95 * own + 0.05 / 3.0).ln()
+            };
+            (s.given + s.checked..s.rows()).map(loss)
+        })
+        .sum();
+    assert!((get("held_loss") - held / 3.0).abs() < 1e-9);
+}
+
+#[test]
+fn wrong_values_are_refused() {
+    let sites = sites(3);
+    let make = |choices: Choices, classes: usize, totals: Totals| {
+        let model = Model::Linear;
+        Labels::<f64>::new(sites.clone(), WIDTH, classes, model, Way::Em, choices, totals, 5).err().unwrap()
+    };
+    let right = totals(&sites);
+    assert!(make(Choices { tau: -1.0, ..Choices::default() }, 3, right).starts_with("tau"));
+    assert!(make(Choices { tau: 0.0, learn_tau: true, ..Choices::default() }, 3, right).starts_with("tau"));
+    assert!(make(Choices { matrix_rate: 0.0, ..Choices::default() }, 3, right).starts_with("matrix_rate"));
+    assert!(make(Choices::default(), 1, right).contains("between 2 and 256"));
+    assert!(make(Choices::default(), 2, right).contains("agent 0"));
+    assert!(make(Choices::default(), 3, Totals::default()).contains("nobody has a checked row"));
+}
