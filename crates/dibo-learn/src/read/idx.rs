@@ -1,8 +1,8 @@
 //! IDX: images in one file, their labels in another beside it, as MNIST has them.
 use super::scale::scale;
-use super::table::{empty, named, short};
+use super::table::{empty, named};
 use super::{cannot, open};
-use crate::samples::{Choice, Feature, ReadError, Roles, Samples, Words};
+use crate::samples::{Choice, Feature, ReadError, Roles, Samples, Words, short};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,9 @@
 //! A folder of PNG and JPEG images: folders named by class, or a `labels.csv` beside the images.
 use super::idx::only_image;
 use super::scale::scale;
-use super::table::{empty, line, named, short};
+use super::table::{empty, line, named};
 use super::{cannot, csv};
-use crate::samples::{Choice, Feature, Ids, ReadError, Roles, Samples, Words};
+use crate::samples::{Choice, Feature, Ids, ReadError, Roles, Samples, Words, short};
 use std::collections::HashSet;
 use std::path::{Component, Path};
 
