@@ -12,6 +12,11 @@ const VALUES_A_BYTE: usize = 64;
 /// So many columns a file may have.
 pub(super) const COLUMNS: usize = 1 << 20;
 
+/// So many values a file of so many bytes may have.
+pub(super) fn most_values(bytes: u64) -> usize {
+    VALUES.max(usize::try_from(bytes).unwrap_or(usize::MAX).saturating_mul(VALUES_A_BYTE))
+}
+
 /// One value as a file has it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value<'a> {
@@ -235,7 +240,7 @@ impl<'a> Table<'a> {
                 return Err(ReadError::new(file, what).column(*name));
             }
         }
-        let left = VALUES.max(usize::try_from(bytes).unwrap_or(usize::MAX).saturating_mul(VALUES_A_BYTE));
+        let left = most_values(bytes);
         let most_categories = if roles.most_categories == 0 { 64 } else { roles.most_categories };
         let (columns, by_name) = (Vec::new(), HashMap::new());
         Ok(Table { file, roles, chosen, columns, by_name, left, most_categories })

@@ -531,7 +531,8 @@ fn images_of_idx() {
     let samples =
         folder.read("c-images-idx4-ubyte", idx(&[1, 1, 2, 3], &[1, 2, 3, 4, 5, 6]), &Roles::default());
     assert_eq!((samples.image, samples.labels.codes.len()), (Some((2, 1, 3)), 0));
-    let mistakes: [(&str, Vec<u8>, &str); 6] = [
+    let mistakes: [(&str, Vec<u8>, &str); 7] = [
+        ("train-images-idx3-ubyte", idx(&[1 << 30, 9, 9], &[]), "far more than a file of this size may have"),
         ("t-images-idx3-ubyte", images.clone(), "no labels beside it: there is no 't-labels-idx1-ubyte'"),
         (
             "train-images-idx3-ubyte",
