@@ -782,7 +782,7 @@ fn mistakes_in_folders_say_which() {
             "c/a.png",
             &huge,
             label("y"),
-            "a.png: cannot be read as an image: 65536 x 65536 pixels; at most 64 million",
+            "a.png: cannot be read as an image: 65536 x 65536 pixels; 1048576 are the most in a file",
         ),
         (
             "c/a.png",
