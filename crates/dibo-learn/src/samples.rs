@@ -18,7 +18,17 @@ pub struct ReadError {
 
 fn place(row: &Option<usize>, column: &Option<String>) -> String {
     let row = row.map(|r| format!(", row {r}")).unwrap_or_default();
-    row + &column.as_ref().map(|c| format!(", column '{c}'")).unwrap_or_default()
+    row + &column.as_ref().map(|c| format!(", column '{}'", short(c))).unwrap_or_default()
+}
+
+/// Enough of a text to find it, in one line: a message stays one whatever a file has for names.
+pub(crate) fn short(text: &str) -> String {
+    const SHOWN: usize = 60;
+    let mut short: String = text.chars().take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(SHOWN).is_some() {
+        short.push('…');
+    }
+    short
 }
 
 impl ReadError {

@@ -1,7 +1,7 @@
 //! Tables as text: cells apart by commas or tabs, quoted where they must be.
 use super::table::{COLUMNS, Part, Table, Value};
 use super::{cannot, open, size};
-use crate::samples::{ReadError, Roles, Samples};
+use crate::samples::{ReadError, Roles, Samples, short};
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use std::io::BufRead;
 use std::path::Path;
@@ -111,7 +111,7 @@ fn header(rows: &Rows, table: &mut Table) -> Result<(), ReadError> {
         let name = rows.cell(text, cell).ok_or_else(|| rows.no_text())?.trim();
         if rows.cells == 1 && name.contains([';', '\t', '|']) {
             let what = "the first line names one column: put commas between columns (.csv) or tabs (.tsv)";
-            return Err(ReadError::new(rows.file, what).column(super::table::short(name)));
+            return Err(ReadError::new(rows.file, what).column(short(name)));
         }
         table.add(name)?;
     }

@@ -1,8 +1,8 @@
 //! IDX: images in one file, their labels in another beside it, as MNIST has them.
 use super::scale::scale;
-use super::table::{empty, named, short};
-use super::{cannot, open};
-use crate::samples::{Choice, Feature, ReadError, Roles, Samples, Words};
+use super::table::{empty, most_values, named};
+use super::{cannot, open, size};
+use crate::samples::{Choice, Feature, ReadError, Roles, Samples, Words, short};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -38,6 +38,11 @@ pub(super) fn read(file: &Path, roles: &Roles) -> Result<Samples, ReadError> {
     })?;
     if rows == 0 {
         return Err(ReadError::new(file, "there are no images: at least one is needed"));
+    }
+    if rows.saturating_mul(numbers) > most_values(size(file)?) {
+        let what =
+            format!("{rows} images of {numbers} numbers are far more than a file of this size may have");
+        return Err(ReadError::new(file, what));
     }
     let to = roles.image_size.unwrap_or((width, height));
     let (mut values, mut bytes, mut image) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,14 +1,14 @@
 //! A folder of PNG and JPEG images: folders named by class, or a `labels.csv` beside the images.
 use super::idx::only_image;
 use super::scale::scale;
-use super::table::{empty, line, named, short};
+use super::table::{empty, line, named};
 use super::{cannot, csv};
-use crate::samples::{Choice, Feature, Ids, ReadError, Roles, Samples, Words};
+use crate::samples::{Choice, Feature, Ids, ReadError, Roles, Samples, Words, short};
 use std::collections::HashSet;
 use std::path::{Component, Path};
 
 /// So many pixels one image may have: a small file can say that it is a huge image.
-pub(super) const PIXELS: usize = 64 << 20;
+const PIXELS: usize = 64 << 20;
 
 /// A folder; names of files are the ids.
 pub(super) fn folder(folder: &Path, roles: &Roles) -> Result<Samples, ReadError> {
@@ -197,10 +197,12 @@ fn decode(file: &Path) -> Result<Image, ReadError> {
     image.map_err(|why| ReadError::new(file, format!("cannot be read as an image: {}", line(&why))))
 }
 
-fn may_be(width: usize, height: usize) -> Result<(), String> {
+/// Whether a file of so many bytes may have so many pixels, at most so many in a byte.
+fn may_be(width: usize, height: usize, bytes: &[u8], most: usize) -> Result<(), String> {
+    let most = bytes.len().saturating_mul(most).clamp(1 << 20, PIXELS);
     match width.checked_mul(height) {
-        Some(1..=PIXELS) => Ok(()),
-        _ => Err(format!("{width} x {height} pixels; at most {} million are read", PIXELS >> 20)),
+        Some(pixels) if (1..=most).contains(&pixels) => Ok(()),
+        _ => Err(format!("{width} x {height} pixels; {most} are the most in a file of its size")),
     }
 }
 
@@ -212,7 +214,8 @@ fn png(bytes: &[u8]) -> Result<Image, String> {
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
     let about = decoder.read_header_info().map_err(text)?;
-    may_be(about.width as usize, about.height as usize)?;
+    // Eight in a byte at best, and packing makes a thousandth of it.
+    may_be(about.width as usize, about.height as usize, bytes, 8 * 1032)?;
     let mut reader = decoder.read_info().map_err(text)?;
     let mut pixels = vec![0; reader.output_buffer_size().ok_or("too large")?];
     let frame = reader.next_frame(&mut pixels).map_err(text)?;
@@ -242,7 +245,8 @@ fn jpeg(bytes: &[u8]) -> Result<Image, String> {
     let mut decoder = zune_jpeg::JpegDecoder::new_with_options(ZCursor::new(bytes), options);
     decoder.decode_headers().map_err(|e| e.to_string())?;
     let (width, height) = decoder.dimensions().ok_or("it has no size")?;
-    may_be(width, height)?;
+    // A square of 64 takes a bit at least.
+    may_be(width, height, bytes, 512)?;
     let grey = decoder.input_colorspace() == Some(ColorSpace::Luma);
     let space = if grey { ColorSpace::Luma } else { ColorSpace::RGB };
     let options = options.jpeg_set_out_colorspace(space);

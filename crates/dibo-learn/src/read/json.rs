@@ -1,7 +1,7 @@
 //! JSON Lines: one flat object a line.
-use super::table::{Part, Table, Value, line, short};
+use super::table::{Part, Table, Value, line};
 use super::{cannot, open, size};
-use crate::samples::{ReadError, Roles, Samples};
+use crate::samples::{ReadError, Roles, Samples, short};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use std::io::{BufRead, Read};

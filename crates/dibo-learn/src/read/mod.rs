@@ -80,7 +80,7 @@ fn cannot(file: &Path, why: impl Display) -> ReadError {
     ReadError::new(file, format!("cannot be read: {}", table::line(&why.to_string())))
 }
 
-/// A decoder that panics on some damaged files (of Parquet and Arrow one in 100,000 did): an error like others.
+/// Decoders of Parquet and Arrow panic on one damaged file in some 7,000: that is an error like others.
 #[cfg(feature = "parquet")]
 fn guarded(file: &Path, read: impl FnOnce() -> Result<Samples, ReadError>) -> Result<Samples, ReadError> {
     // Nothing that the decoder has touched is used afterwards.

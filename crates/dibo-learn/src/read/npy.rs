@@ -1,7 +1,7 @@
 //! Arrays of NumPy: one in a `.npy`, several by name in a `.npz`.
 use super::table::{Part, Table, Value};
 use super::{cannot, size};
-use crate::samples::{ReadError, Roles, Samples};
+use crate::samples::{ReadError, Roles, Samples, short};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -59,7 +59,7 @@ pub(super) fn several(file: &Path, roles: &Roles) -> Result<Samples, ReadError> 
         let entry = zip.by_index(place).map_err(|e| cannot(file, e))?;
         let path = entry.name().map_err(|e| cannot(file, e))?.into_owned();
         let Some(name) = path.strip_suffix(".npy") else {
-            return Err(ReadError::new(file, format!("'{}' is no array", super::table::short(&path))));
+            return Err(ReadError::new(file, format!("'{}' is no array", short(&path))));
         };
         let array = array(file, name, BufReader::new(entry), &mut table)?;
         if array.unused {
@@ -69,8 +69,9 @@ pub(super) fn several(file: &Path, roles: &Roles) -> Result<Samples, ReadError> 
         match &first {
             Some((other, rows)) if *rows != array.rows => {
                 let what = format!(
-                    "{} rows, but '{other}' has {rows}: name the features with --features to leave it out",
-                    array.rows
+                    "{} rows, but '{}' has {rows}: name the features with --features to leave it out",
+                    array.rows,
+                    short(other)
                 );
                 return Err(ReadError::new(file, what).column(name));
             }
@@ -233,7 +234,7 @@ fn header(input: &mut impl Read) -> Result<Header, String> {
 fn kind_of(word: &str, fortran: bool, shape: Vec<usize>) -> Result<Header, String> {
     let unknown = || {
         let hint = if word.contains('O') { " (Python objects cannot be read)" } else { "" };
-        format!("values of kind '{}'{hint}: use numbers, bool or text", super::table::short(word))
+        format!("values of kind '{}'{hint}: use numbers, bool or text", short(word))
     };
     let mut letters = word.chars();
     let big_endian = match letters.next() {

@@ -1,5 +1,5 @@
 //! Columns that fill up row by row: roles, kinds of columns and limits are the same for all formats.
-use crate::samples::{Choice, Feature, Ids, ReadError, Roles, Samples, Words};
+use crate::samples::{Choice, Feature, Ids, ReadError, Roles, Samples, Words, short};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,11 @@ const VALUES_A_BYTE: usize = 64;
 
 /// So many columns a file may have.
 pub(super) const COLUMNS: usize = 1 << 20;
+
+/// So many values a file of so many bytes may have.
+pub(super) fn most_values(bytes: u64) -> usize {
+    VALUES.max(usize::try_from(bytes).unwrap_or(usize::MAX).saturating_mul(VALUES_A_BYTE))
+}
 
 /// One value as a file has it.
 #[derive(Clone, Copy, Debug)]
@@ -235,7 +240,7 @@ impl<'a> Table<'a> {
                 return Err(ReadError::new(file, what).column(*name));
             }
         }
-        let left = VALUES.max(usize::try_from(bytes).unwrap_or(usize::MAX).saturating_mul(VALUES_A_BYTE));
+        let left = most_values(bytes);
         let most_categories = if roles.most_categories == 0 { 64 } else { roles.most_categories };
         let (columns, by_name) = (Vec::new(), HashMap::new());
         Ok(Table { file, roles, chosen, columns, by_name, left, most_categories })
@@ -616,15 +621,6 @@ fn different(ids: &[String]) -> Result<(), (usize, String)> {
     Ok(())
 }
 
-/// Enough of a text to find it.
-pub(super) fn short(text: &str) -> String {
-    let mut short: String = text.chars().take(40).flat_map(char::escape_debug).collect();
-    if text.chars().nth(40).is_some() {
-        short.push('…');
-    }
-    short
-}
-
 /// The message for a column that does not exist.
 pub(super) fn unknown<'n>(part: Part, name: &str, columns: impl Iterator<Item = &'n str> + Clone) -> String {
     const SHOWN: usize = 20;
@@ -632,15 +628,17 @@ pub(super) fn unknown<'n>(part: Part, name: &str, columns: impl Iterator<Item = 
     let distance = |other: &str| strsim::damerau_levenshtein(&lower, &other.to_lowercase());
     // Names as long as a page are no candidates: the distance takes time and memory.
     let near = columns.clone().filter(|c| c.len() <= 200 && name.len() <= 200);
-    let near = near.map(|c| (distance(c), c)).min().filter(|(d, _)| *d <= (name.len() / 3).max(2));
-    let hint = near.map(|(_, c)| format!("; did you mean '{c}'?")).unwrap_or_default();
+    // Of a name at least one letter must be right.
+    let most = (name.len() / 3).max(2).min(name.chars().count().saturating_sub(1));
+    let near = near.map(|c| (distance(c), c)).min().filter(|(d, _)| *d <= most);
+    let hint = near.map(|(_, c)| format!("; did you mean '{}'?", short(c))).unwrap_or_default();
     let count = columns.clone().count();
     let mut list: Vec<String> = columns.take(SHOWN).map(|c| format!("'{}'", short(c))).collect();
     if count > SHOWN {
         list.push(format!("{} more", count - SHOWN));
     }
     let list = if list.is_empty() { "none".into() } else { list.join(", ") };
-    format!("there is no column '{name}' for the {}{hint} (columns: {list})", part.word())
+    format!("there is no column '{}' for the {}{hint} (columns: {list})", short(name), part.word())
 }
 
 /// A message of others in one line of bearable length.
