@@ -179,8 +179,6 @@ impl Options {
             ("iterations".to_string(), Value::from(iterations as i64)),
             ("every".to_string(), ((iterations / 8).max(1) as i64).into()),
         ]);
-        let algorithms =
-            self.ways.iter().map(|way| algorithm(way, step, iterations)).collect::<Result<_>>()?;
         let mut file = Table::new();
         file.insert("title".into(), "Which labels are wrong?".into());
         file.insert("about".into(), ABOUT.into());
@@ -188,13 +186,17 @@ impl Options {
         file.insert("problem".into(), problem.into());
         file.insert("graph".into(), graph.into());
         file.insert("run".into(), run.into());
-        file.insert("algorithm".into(), Value::Array(algorithms));
-        let figures = ["held_loss", "suspicious"].map(|metric| {
-            let pairs = [("name", metric), ("kind", "line"), ("metric", metric)];
-            Value::Table(pairs.into_iter().map(|(k, v)| (k.to_string(), v.into())).collect())
+        let figures = [("held", "held_loss"), ("suspicious", "suspicious")].map(|(name, y)| {
+            Value::Table(
+                [("name", name), ("y", y)].map(|(k, v)| (k.to_string(), v.into())).into_iter().collect(),
+            )
         });
         file.insert("figure".into(), Value::Array(figures.into()));
-        toml::to_string(&file).context("the experiment cannot be written")
+        let mut text = toml::to_string(&file).context("the experiment cannot be written")?;
+        for way in &self.ways {
+            text += &algorithm(way, step, iterations)?;
+        }
+        Ok(text)
     }
 
     /// How many rows the largest site has and how many numbers the model sees of one: what steps and
@@ -225,38 +227,30 @@ const ABOUT: &str = "Every site keeps its own rows. What leaves it are class nam
     taken.";
 
 /// One way as an `[[algorithm]]`.
-fn algorithm(way: &str, step: f64, iterations: usize) -> Result<Value> {
-    let quoted = format!("\"{way}\"");
-    let Ok(known) = serde_json::from_str::<Way>(&quoted) else {
+fn algorithm(way: &str, step: f64, iterations: usize) -> Result<String> {
+    let Ok(known) = serde_json::from_str::<Way>(&format!("\"{way}\"")) else {
         let names: Vec<String> = Way::ALL
             .iter()
             .filter_map(|w| Some(serde_json::to_string(w).ok()?.trim_matches('"').to_string()))
             .collect();
         bail!("there is no way '{way}'; known are {}", names.join(", "));
     };
-    let line = |start: f64| {
-        Value::Table(Table::from_iter([
-            ("start".to_string(), Value::from(start)),
-            ("end".to_string(), (start / 100.0).into()),
-            ("over".to_string(), (iterations as i64).into()),
-        ]))
+    let line =
+        |start: f64| format!("{{ start = {start:?}, end = {:?}, over = {iterations} }}", start / 100.0);
+    let head = format!("\n[[algorithm]]\nlabel = \"{way}\"\nway = \"{way}\"\n");
+    let upper = match known {
+        Way::Weights => 100.0,
+        Way::EmOwn => 0.5,
+        _ => 30.0,
     };
-    let mut table = Table::from_iter([("way".to_string(), Value::from(way)), ("label".into(), way.into())]);
-    if known.is_bilevel() {
-        let upper = match known {
-            Way::Weights => 100.0,
-            Way::EmOwn => 0.5,
-            _ => 30.0,
-        };
-        table.insert("name".into(), "fab".into());
-        table.insert("lambda".into(), Value::Integer(1));
-        table.insert("eta_x".into(), line(upper * step));
-        table.insert("eta_y".into(), line(step));
-    } else {
-        table.insert("name".into(), "push-pull".into());
-        table.insert("eta".into(), line(step));
-    }
-    Ok(Value::Table(table))
+    Ok(head
+        + &match known.is_bilevel() {
+            true => {
+                let (x, y) = (line(upper * step), line(step));
+                format!("name = \"fab\"\nlambda = 1\neta_x = {x}\neta_y = {y}\n")
+            }
+            false => format!("name = \"push-pull\"\neta = {}\n", line(step)),
+        })
 }
 
 /// Takes the way with the smallest loss on held-out rows, puts its files in front, and says so.
