@@ -22,7 +22,7 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "dibo-learn",
         crates: &[],
-        rooms: &[("samples", &[]), ("read", &["samples"]), ("model", &["samples"]), ("onnx", &["model"])],
+        rooms: &[("samples", &[]), ("read", &["samples"]), ("model", &["samples"])],
     },
     Crate { name: "dibo-paper", crates: &["dibo_report"], rooms: &[("claims", &[]), ("experiments", &[])] },
     Crate {
@@ -53,7 +53,7 @@ const CRATES: &[Crate] = &[
             ("wire", &["transport"]),
             ("node", &["packet", "transport"]),
             ("agents", &["node", "packet"]),
-            ("gather", &["agents", "packet"]),
+            ("gather", &["agents", "node", "packet"]),
         ],
     },
     Crate {

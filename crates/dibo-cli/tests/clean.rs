@@ -181,7 +181,7 @@ fn mistakes_are_told_with_their_place() {
         (site(&["--id", "patient", "--ways", "emm"]), "there is no way 'emm'"),
         (site(&["--id", "patient", "--ways", "em"]), "nobody has a checked row"),
         (site(&["--clean", "ward"]), "column 'ward'"),
-        (site(&[]), "column 'patient'"),
+        (site(&["--categories", "20"]), "column 'patient'"),
         (site(&["--features", "age,agee"]), "agee"),
         (vec!["predict", "nowhere", "site0.csv"], "nowhere"),
     ] {

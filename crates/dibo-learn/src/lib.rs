@@ -3,7 +3,6 @@
 //!
 //! This crate knows no network and no method: it reads, encodes and writes.
 pub mod model;
-mod onnx;
 pub mod read;
 pub mod samples;
 

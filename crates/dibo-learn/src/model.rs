@@ -1,4 +1,5 @@
 //! Trained classifiers: their predictions, and the files in which users take them home.
+mod onnx;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 //! tells the others the values. Where data must not leave its agent, each sends sums of its own instead of
 //! being evaluated elsewhere.
 use crate::agents::{Shared, lock};
+use crate::node::Node;
 use crate::packet::{EVERYBODY, Kind, Name};
 use bytes::Bytes;
 use dibo::metrics::{added, evaluate, with_general};
@@ -59,37 +60,10 @@ pub fn values<T: Real>(
         node.wait(&names, None).map_err(Error::Network)?;
         // Somebody may have told the values instead: then they were known before this process started again.
         if node.values(k).is_none() {
-            let mut rows: Vec<Vec<Vec<T>>> = views.iter().map(|_| vec![Vec::new(); agents]).collect();
-            let mut all_sums: Vec<Vec<f64>> = vec![Vec::new(); agents];
-            mine.iter().zip(own.iter().flatten()).for_each(|(agent, sums)| all_sums[*agent].clone_from(sums));
-            for (view, rows) in views.iter().zip(&mut rows) {
-                mine.iter().enumerate().for_each(|(row, agent)| rows[*agent] = view.row(row).to_vec());
-            }
-            for ((process, owned), name) in others.iter().zip(&names) {
-                let whole = node.message(name).map_or_else(Vec::new, |m| m.to_vec());
-                let mut body = whole.as_slice();
-                for (view, rows) in views.iter().zip(&mut rows) {
-                    for agent in owned {
-                        let Some(row) =
-                            take_row(&mut body).filter(|r| is_private(view) || r.len() == view.row(0).len())
-                        else {
-                            let why = format!(
-                                "agent {process}'s rows at iteration {k} do not have the shape of this \
-                                process's"
-                            );
-                            return Err(Error::Network(node.give_up(why)));
-                        };
-                        rows[*agent] = row;
-                    }
-                }
-                for agent in owned.iter().filter(|_| own.is_some()) {
-                    let Some(sums) = take_row::<f64>(&mut body) else {
-                        let why = format!("agent {process}'s sums at iteration {k} are not there");
-                        return Err(Error::Network(node.give_up(why)));
-                    };
-                    all_sums[*agent] = sums;
-                }
-            }
+            let (rows, all_sums) = match shown(&node, &names, &others, &views, &mine, own.as_deref()) {
+                Ok(all) => all,
+                Err(why) => return Err(Error::Network(node.give_up(format!("{why} at iteration {k}")))),
+            };
             // The metrics may take long, and others may ask meanwhile.
             drop(node);
             let all: Vec<Rows<T>> = rows.iter().map(|r| stacked(r)).collect();
@@ -116,6 +90,44 @@ pub fn values<T: Real>(
     read.map_err(|e| {
         Error::Network(node.give_up(format!("the metrics of iteration {k} cannot be read: {e}")))
     })
+}
+
+/// Rows by variable and agent, and sums by agent.
+type Shown<T> = (Vec<Vec<Vec<T>>>, Vec<Vec<f64>>);
+
+/// What all processes show of their agents; says who shows something of another shape.
+fn shown<T: Real>(
+    node: &Node,
+    names: &[Name],
+    others: &[(u32, Vec<usize>)],
+    views: &[&View<'_, T>],
+    mine: &[usize],
+    own: Option<&[Vec<f64>]>,
+) -> Result<Shown<T>, String> {
+    let agents = mine.len() + others.iter().map(|(_, owned)| owned.len()).sum::<usize>();
+    let mut rows: Vec<Vec<Vec<T>>> = views.iter().map(|_| vec![Vec::new(); agents]).collect();
+    let mut sums: Vec<Vec<f64>> = vec![Vec::new(); agents];
+    mine.iter().zip(own.into_iter().flatten()).for_each(|(agent, own)| sums[*agent].clone_from(own));
+    for (view, rows) in views.iter().zip(&mut rows) {
+        mine.iter().enumerate().for_each(|(row, agent)| rows[*agent] = view.row(row).to_vec());
+    }
+    for ((process, owned), name) in others.iter().zip(names) {
+        let whole = node.message(name).map_or_else(Vec::new, |m| m.to_vec());
+        let mut body = whole.as_slice();
+        for (view, rows) in views.iter().zip(&mut rows) {
+            for agent in owned {
+                let row = take_row(&mut body).filter(|r| is_private(view) || r.len() == view.row(0).len());
+                rows[*agent] = row.ok_or_else(|| {
+                    format!("agent {process}'s rows do not have the shape of this process's")
+                })?;
+            }
+        }
+        for agent in owned.iter().filter(|_| own.is_some()) {
+            sums[*agent] =
+                take_row(&mut body).ok_or_else(|| format!("agent {process}'s sums are not there"))?;
+        }
+    }
+    Ok((rows, sums))
 }
 
 fn stacked<T: Real>(vectors: &[Vec<T>]) -> Rows<T> {

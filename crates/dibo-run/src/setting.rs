@@ -89,8 +89,8 @@ impl Setting {
         self.problem.private_files(folder)
     }
 
-    /// What a run depends on, beside the seed and what single agents own: every value, the contents of the files that values name, the
-    /// versions of dibo and of the algorithm, the width of the CPU's registers.
+    /// What a run depends on, beside the seed and what single agents own: every value, the contents of the
+    /// files that values name, the versions of dibo and of the algorithm, the width of the CPU's registers.
     pub fn digest(&self, folder: &Path) -> Result<blake3::Hasher> {
         let mut hash = blake3::Hasher::new();
         let mut part = |name: &str, bytes: &[u8]| {

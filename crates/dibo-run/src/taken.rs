@@ -1,5 +1,5 @@
-//! What a run leaves to take home, for whoever looks at it: tables of the report, and the files of the setting
-//! that was chosen put in front.
+//! What a run leaves to take home, for whoever looks at it: tables of the report, and the files of the
+//! setting that was chosen put in front.
 use anyhow::{Context, Result};
 use dibo_report::report::{Body, Extra};
 use dibo_report::results::Manifest;

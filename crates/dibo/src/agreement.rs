@@ -1,6 +1,6 @@
-//! What agents find out together before they begin: averages by push-sum over the links as they come, exact to
-//! rounding, and from them sums, and everybody's short texts. No agent sees another's numbers, only what has
-//! been added up on the way.
+//! What agents find out together before they begin: averages by push-sum over the links as they come, exact
+//! to rounding, and from them sums, and everybody's short texts. No agent sees another's numbers, only what
+//! has been added up on the way.
 //!
 //! ```
 //! use dibo::agreement::Agreement;

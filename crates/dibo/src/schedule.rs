@@ -123,8 +123,8 @@ mod tests {
         assert_eq!(Schedule::from(0.1).at(99), 0.1);
         assert_eq!(Schedule::InverseTime(InverseTime { start: 0.15, decay: 1e-5 }).at(100_000), 0.075);
         assert_eq!(Schedule::Polynomial(Polynomial { start: 2.0, power: 0.5 }).at(8), 6.0);
-        let line = Line { start: 0.1, end: 0.02, over: 4 };
-        assert_eq!([0, 2, 4, 9].map(|k| Schedule::Line(line).at(k)), [0.1, 0.06, 0.02, 0.02]);
+        let line = Line { start: 1.0, end: 0.5, over: 4 };
+        assert_eq!([0, 2, 4, 9].map(|k| Schedule::Line(line).at(k)), [1.0, 0.75, 0.5, 0.5]);
         for (wrong, word) in [(Line { over: 0, ..line }, "over"), (Line { end: 0.0, ..line }, "end")] {
             assert!(Schedule::Line(wrong).check("eta", false).unwrap_err().contains(word));
         }

@@ -1,7 +1,7 @@
 //! The files of a model: `model.safetensors` holds it whole, `model.json` says the same without the weights
 //! for people and other programs, `model.onnx` runs anywhere.
+use super::onnx;
 use super::{SavedModel, Shape};
-use crate::onnx;
 use crate::samples::{Encoding, ReadError};
 use safetensors::tensor::{Dtype, Metadata, TensorView};
 use serde::{Deserialize, Serialize};

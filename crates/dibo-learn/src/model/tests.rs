@@ -1,6 +1,6 @@
+use super::onnx::ModelProto;
 use super::store::{JSON, KEY, ONNX, TENSORS, parse};
 use super::*;
-use crate::onnx::ModelProto;
 use crate::samples::{Feature, Ids, Words};
 use prost::Message;
 use std::path::Path;

@@ -122,12 +122,13 @@ struct OfWay {
     tau: Option<f64>,
     warm: Option<usize>,
     matrix_rate: Option<f64>,
+    checked_weight: Option<f64>,
     learn_tau: Option<bool>,
 }
 
 const LISTS: &[&str] = &["files", "checked_files", "features", "image_size"];
 
-const OF_WAY: &[&str] = &["way", "tau", "warm", "matrix_rate", "learn_tau"];
+const OF_WAY: &[&str] = &["way", "tau", "warm", "matrix_rate", "checked_weight", "learn_tau"];
 
 /// The keys with the way of one algorithm.
 pub struct LabelsProblem {
@@ -160,6 +161,7 @@ impl LabelsProblem {
         }
         let idle = [
             ("matrix_rate", of_way.matrix_rate.is_some() && !matches!(way, Way::Em | Way::Joint)),
+            ("checked_weight", of_way.checked_weight.is_some() && way.is_bilevel() && way != Way::EmOwn),
             ("learn_tau", of_way.learn_tau.is_some() && !way.is_bilevel()),
         ];
         if let Some((key, _)) = idle.into_iter().find(|i| i.1) {
@@ -171,6 +173,7 @@ impl LabelsProblem {
             tau: of_way.tau.unwrap_or(keys.tau),
             batch: keys.batch,
             checked_batch: keys.checked_batch,
+            checked_weight: of_way.checked_weight.unwrap_or(1.0),
             warm: of_way.warm.unwrap_or(keys.warm),
             matrix_rate: of_way.matrix_rate.unwrap_or(rate),
             learn_tau: of_way.learn_tau.unwrap_or(false),

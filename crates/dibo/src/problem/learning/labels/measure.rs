@@ -19,8 +19,8 @@ pub struct Verdict {
 /// Steps of the log-odds of a score, in which wrong and right labels are counted.
 const BINS: usize = 2048;
 
-/// How far a model's probabilities are trusted in the held-out loss: among few rows one that is wrong and sure
-/// of itself must not decide everything.
+/// How far a model's probabilities are trusted in the held-out loss: among few rows one that is wrong and
+/// sure of itself must not decide everything.
 const TRUSTED: f64 = 0.95;
 
 /// Sums before the counts by score: held-out loss, hits, rows; test hits, rows; given rows; suspicious ones;

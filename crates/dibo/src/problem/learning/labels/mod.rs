@@ -124,6 +124,8 @@ pub struct Choices {
     pub batch: usize,
     /// Checked rows in an agent's batch; 0 for all.
     pub checked_batch: usize,
+    /// Factor of the checked loss beside the given loss, in the single-level ways.
+    pub checked_weight: f64,
     /// Iterations before the given rows are learned from.
     pub warm: usize,
     /// Step of T relative to the model's, in the single-level ways.
@@ -134,7 +136,15 @@ pub struct Choices {
 
 impl Default for Choices {
     fn default() -> Self {
-        Choices { tau: 1e-4, batch: 32, checked_batch: 32, warm: 500, matrix_rate: 1.0, learn_tau: false }
+        Choices {
+            tau: 1e-4,
+            batch: 32,
+            checked_batch: 32,
+            checked_weight: 1.0,
+            warm: 500,
+            matrix_rate: 1.0,
+            learn_tau: false,
+        }
     }
 }
 
@@ -208,6 +218,9 @@ impl<T: Real> Labels<T> {
         }
         if !(choices.tau >= 0.0 && choices.tau.is_finite() && (choices.tau > 0.0 || !choices.learn_tau)) {
             return Err(format!("tau is {}; it must be 0 or more, above 0 where it is learned", choices.tau));
+        }
+        if !(choices.checked_weight >= 0.0 && choices.checked_weight.is_finite()) {
+            return Err(format!("checked_weight is {}; it must be 0 or more", choices.checked_weight));
         }
         if !(choices.matrix_rate > 0.0 && choices.matrix_rate.is_finite()) {
             return Err(format!("matrix_rate is {}; it must be above 0", choices.matrix_rate));
@@ -404,16 +417,16 @@ impl<T: Real> Labels<T> {
     /// One agent's direction in a single-level way, of w and of what stands for T.
     fn single(&self, agent: usize, k: usize, v: &[T], d: &mut [T]) {
         let ((w, numbers), (dw, dt)) = (v.split_at(self.net.width()), d.split_at_mut(self.net.width()));
-        let warm = k < self.choices.warm;
+        let (warm, beside) = (k < self.choices.warm, self.choices.checked_weight);
         let t = if dt.is_empty() { Vec::new() } else { self.matrix(numbers) };
         let (factors, loss) = match self.way {
             Way::CleanOnly => ((1.0, 0.0), Loss::Label),
             Way::Rounds if warm => ((1.0, 0.0), Loss::Label),
-            Way::Noisy => ((1.0, 1.0), Loss::Label),
-            Way::NoisyRounds if warm => ((1.0, 1.0), Loss::Label),
-            Way::Rounds | Way::NoisyRounds => ((1.0, 1.0), Loss::Agreed),
+            Way::Noisy => ((beside, 1.0), Loss::Label),
+            Way::NoisyRounds if warm => ((beside, 1.0), Loss::Label),
+            Way::Rounds | Way::NoisyRounds => ((beside, 1.0), Loss::Agreed),
             _ if warm => ((1.0, 0.0), Loss::Nothing),
-            _ => ((1.0, 1.0), Loss::Matrix(&t)),
+            _ => ((beside, 1.0), Loss::Matrix(&t)),
         };
         let seen = self.gradient((agent, k), factors, loss, |_| 1.0, w, dw);
         add_scaled(dw, T::of(self.choices.tau), w);
@@ -480,7 +493,8 @@ impl<T: Real> Labels<T> {
     ) {
         let t = self.matrix(x);
         let warm = at.1 < self.choices.warm;
-        let (factors, loss) = if warm { ((f, 0.0), Loss::Nothing) } else { ((f, g), Loss::Matrix(&t)) };
+        let beside = f * self.choices.checked_weight;
+        let (factors, loss) = if warm { ((f, 0.0), Loss::Nothing) } else { ((beside, g), Loss::Matrix(&t)) };
         let seen = self.gradient(at, factors, loss, |_| 1.0, y, dy);
         add_scaled(dy, T::of(self.choices.tau), y);
         dz.fill(T::ZERO);

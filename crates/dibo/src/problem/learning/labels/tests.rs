@@ -33,7 +33,15 @@ fn totals(sites: &[Arc<Site>]) -> Totals {
 
 fn problem(model: Model, way: Way, learn_tau: bool) -> Labels<f64> {
     let sites = sites(3);
-    let choices = Choices { tau: 0.05, batch: 0, checked_batch: 0, warm: 0, matrix_rate: 0.7, learn_tau };
+    let choices = Choices {
+        tau: 0.05,
+        batch: 0,
+        checked_batch: 0,
+        warm: 0,
+        matrix_rate: 0.7,
+        learn_tau,
+        ..Choices::default()
+    };
     Labels::new(sites.clone(), WIDTH, CLASSES, model, way, choices, totals(&sites), 5).unwrap()
 }
 

@@ -1,6 +1,6 @@
 //! Models in the Open Neural Network Exchange format: the few of its messages that a classifier needs,
 //! declared by hand with the numbers of `onnx.proto`, and the graph.
-use crate::model::{SavedModel, Shape, Tensor, bytes};
+use super::{SavedModel, Shape, Tensor, bytes};
 use crate::samples::Encoded;
 use prost::Message;
 use serde_json::json;
