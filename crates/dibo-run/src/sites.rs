@@ -277,6 +277,11 @@ impl Own {
         Ok(Site { features, labels, given, checked, truth })
     }
 
+    /// Width, height and channels, where rows are images.
+    pub fn image(&self) -> Option<(usize, usize, usize)> {
+        self.given.samples.image
+    }
+
     /// The user's name of a row that is judged.
     pub fn id(&self, place: usize) -> String {
         let row = self.given.rows[place] as usize;

@@ -1,5 +1,5 @@
-//! The picture of a cleaning: the training images that got the lowest weights, with the label they were given
-//! and the true one.
+//! The picture of a cleaning: the images that look wrong the most, with the label they were given and what
+//! they are.
 use dibo::data::Dealt;
 use dibo::rows::{Real, View};
 use dibo_report::report::base64;
@@ -25,43 +25,77 @@ pub fn lowest<T: Real>(dealt: &Dealt, views: &[View<'_, T>]) -> Option<String> {
     if samples.first()?.0 == samples.last()?.0 {
         return None;
     }
-    let (cell, side) = ((78, 104), (dealt.data.pixels() as f64).sqrt() as u32);
+    let side = (dealt.data.pixels() as f64).sqrt() as u32;
+    let most = samples.iter().take(SHOWN).map(|(psi, agent, j)| {
+        let hand = &hands[*agent];
+        let truth = dealt.data.labels()[hand.train[*j] as usize];
+        Shown {
+            png: png(dealt.data.image(hand.train[*j] as usize), (side, side), 1),
+            first: format!("given {}, is {truth}", hand.given[*j]),
+            second: format!(
+                "{}, σ {:.2}",
+                if hand.wrong[*j] { "flipped" } else { "was right" },
+                1.0 / (1.0 + (-psi).exp())
+            ),
+            good: Some(hand.wrong[*j]),
+        }
+    });
+    drawn(&format!("the {SHOWN} training images with the lowest weights"), most)
+}
+
+/// How many images are shown.
+pub const SHOWN: usize = COLUMNS * ROWS;
+
+/// An image with two lines below it.
+pub struct Shown {
+    /// The image.
+    pub png: Option<Vec<u8>>,
+    /// What it was given as.
+    pub first: String,
+    /// What is said of it.
+    pub second: String,
+    /// Whether that is true, where it is known.
+    pub good: Option<bool>,
+}
+
+/// Images side by side as SVG.
+pub fn drawn(title: &str, images: impl Iterator<Item = Shown>) -> Option<String> {
+    let cell = (78, 104);
     let size = (COLUMNS * cell.0 + 8, ROWS * cell.1 + 8);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" \
-        font-size=\"11\">\
-        <title>the {} training images with the lowest weights</title>",
-        size.0,
-        size.1,
-        COLUMNS * ROWS
+        font-size=\"11\"><title>{title}</title>",
+        size.0, size.1
     );
-    for (place, (psi, agent, j)) in samples.iter().take(COLUMNS * ROWS).enumerate() {
+    for (place, shown) in images.take(SHOWN).enumerate() {
         let (left, top) = (8 + place % COLUMNS * cell.0, 8 + place / COLUMNS * cell.1);
-        let hand = &hands[*agent];
-        let image = png(dealt.data.image(hand.train[*j] as usize), side)?;
-        let (colour, mark) = if hand.wrong[*j] { ("#1a7f37", "flipped") } else { ("#b35900", "was right") };
-        let truth = dealt.data.labels()[hand.train[*j] as usize];
+        let colour = match shown.good {
+            Some(true) => "#1a7f37",
+            Some(false) => "#b35900",
+            None => "#333",
+        };
         write!(
             svg,
             "<image x=\"{left}\" y=\"{top}\" width=\"64\" height=\"64\" style=\"image-rendering:pixelated\" \
             href=\"data:image/png;base64,{}\"/>\
-             <text x=\"{left}\" y=\"{}\" fill=\"#777\">given {}, is {truth}</text><text x=\"{left}\" \
-             y=\"{}\" fill=\"{colour}\">{mark}, σ {:.2}</text>",
-            base64(&image),
+             <text x=\"{left}\" y=\"{}\" fill=\"#777\">{}</text><text x=\"{left}\" \
+             y=\"{}\" fill=\"{colour}\">{}</text>",
+            base64(&shown.png?),
             top + 77,
-            hand.given[*j],
+            shown.first,
             top + 90,
-            1.0 / (1.0 + (-psi).exp())
+            shown.second,
         )
         .ok()?;
     }
     Some(svg + "</svg>")
 }
 
-fn png(pixels: &[u8], side: u32) -> Option<Vec<u8>> {
+/// Grey or colour pixels as PNG.
+pub fn png(pixels: &[u8], (width, height): (u32, u32), channels: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    let mut encoder = png::Encoder::new(&mut bytes, side, side);
-    encoder.set_color(png::ColorType::Grayscale);
+    let mut encoder = png::Encoder::new(&mut bytes, width, height);
+    encoder.set_color(if channels == 3 { png::ColorType::Rgb } else { png::ColorType::Grayscale });
     encoder.write_header().ok()?.write_image_data(pixels).ok()?;
     Some(bytes)
 }

@@ -1,17 +1,19 @@
 //! What one takes home of a run on labels: the list of suspicious rows, the model, the noise matrix, and how
 //! each owner's labels stand.
-use super::{Export32, Sites};
+use super::super::picture::{SHOWN, Shown, drawn, png};
+use super::super::{Export, Picture};
+use super::Sites;
 use anyhow::{Context, Result};
 use dibo::problem::learning::labels::Verdict;
 use dibo::problem::learning::{Labels, Model};
-use dibo_learn::{SavedModel, Shape};
+use dibo_learn::{Encoded, SavedModel, Shape};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Writes everything of the agents that are here.
-pub(super) fn export(problem: Arc<Labels<f32>>, parts: Sites) -> Export32 {
+pub(super) fn export(problem: Arc<Labels<f32>>, parts: Sites) -> Export<f32> {
     Box::new(move |views, agents, folder| {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let mut judged = Vec::new();
@@ -32,6 +34,45 @@ pub(super) fn export(problem: Arc<Labels<f32>>, parts: Sites) -> Export32 {
         write(&folder.join("owners.csv"), |file| owners(&problem, &parts, &judged, file))?;
         write(&folder.join("noise.csv"), |file| matrices(&parts, &judged, file))
     })
+}
+
+/// Draws the most suspicious images, where rows are images.
+pub(super) fn picture(problem: Arc<Labels<f32>>, parts: &Sites) -> Option<Picture<f32>> {
+    let (width, height, channels) = parts.image?;
+    let classes = parts.agreed[0].classes.clone();
+    let Encoded::Numbers { mean, factor, .. } = parts.agreed[0].encoding.columns.first()?.clone() else {
+        return None;
+    };
+    if mean.len() != width * height * channels || problem.net().pixels != mean.len() {
+        return None;
+    }
+    Some(Box::new(move |views| {
+        let mut worst = Vec::new();
+        for agent in 0..views.first()?.rows.count() {
+            let (w, t) = problem.result(views, agent)?;
+            let verdicts = problem.verdicts(agent, &w, t.as_deref());
+            worst.extend(verdicts.into_iter().enumerate().map(|(row, v)| (agent, row, v)));
+        }
+        worst.retain(|(agent, row, v)| v.suggested != problem.site(*agent).labels[*row]);
+        worst.sort_by(|a, b| a.2.log_odds.total_cmp(&b.2.log_odds));
+        let shown = worst.iter().take(SHOWN).map(|(agent, row, v)| {
+            let site = problem.site(*agent);
+            let numbers = &site.features[row * mean.len()..(row + 1) * mean.len()];
+            let pixel = |(c, v): (usize, &f32)| {
+                let factor = if factor[c] == 0.0 { 1.0 } else { factor[c] };
+                (f64::from(*v) / factor + mean[c]).round().clamp(0.0, 255.0) as u8
+            };
+            let pixels: Vec<u8> = numbers.iter().enumerate().map(pixel).collect();
+            let word = |class: u8| classes[class as usize].chars().take(8).collect::<String>();
+            Shown {
+                png: png(&pixels, (width as u32, height as u32), channels),
+                first: format!("given {}", word(site.labels[*row])),
+                second: format!("→ {}", word(v.suggested)),
+                good: site.truth.get(*row).map(|truth| *truth == v.suggested),
+            }
+        });
+        drawn("the images whose labels look wrong the most", shown)
+    }))
 }
 
 /// What one agent's model says.

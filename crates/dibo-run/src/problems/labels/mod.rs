@@ -190,14 +190,14 @@ impl LabelsProblem {
 }
 
 /// The sites of one seed, what all agreed on as each agent here knows it, and the rows' names.
-type Export32 = super::Export<f32>;
-
 struct Sites {
     sites: Vec<Arc<Site>>,
     test: Option<Arc<Site>>,
     agreed: Vec<Agreed>,
     totals: Totals,
     own: Vec<Own>,
+    /// Width, height and channels, where rows are images.
+    image: Option<(usize, usize, usize)>,
 }
 
 impl LabelsKeys {
@@ -271,7 +271,8 @@ impl LabelsKeys {
             true => None,
             false => Some(Arc::new(sites::test(&test_file, &self.roles(), &agreed[0])?)),
         };
-        Ok(Sites { sites, test, totals: agreed[0].totals(), agreed, own })
+        let image = own.first().and_then(Own::image);
+        Ok(Sites { sites, test, totals: agreed[0].totals(), agreed, own, image })
     }
 
     /// The sites of a data set that is dealt out.
@@ -283,7 +284,14 @@ impl LabelsKeys {
         let totals = dealt::totals(&sites);
         let classes = (0..10).map(|c| c.to_string()).collect();
         let agreed = Agreed { classes, encoding, given: totals.given, checked: totals.checked };
-        Ok(Sites { test: Some(test), agreed: vec![agreed; sites.len()], totals, own: Vec::new(), sites })
+        Ok(Sites {
+            test: Some(test),
+            agreed: vec![agreed; sites.len()],
+            totals,
+            own: Vec::new(),
+            sites,
+            image: Some((28, 28, 1)),
+        })
     }
 }
 
@@ -351,7 +359,8 @@ impl Kind for LabelsProblem {
         };
         let data_bytes = problem.bytes() as u64;
         let problem = Arc::new(problem);
-        let finale = Finale { picture: None, export: Some(export::export(problem.clone(), parts)) };
+        let picture = export::picture(problem.clone(), &parts);
+        let finale = Finale { picture, export: Some(export::export(problem.clone(), parts)) };
         Ok(Built { problem: Numbers::F32(Box::new(problem), finale), data_bytes, note: None })
     }
 
