@@ -93,6 +93,10 @@ pub struct Options {
     /// Do everything anew instead of going on where an earlier run stopped
     #[arg(long)]
     fresh: bool,
+    /// Another program to compare with, such as "python3 peers/cleanlab_peer.py": it gets all rows in one
+    /// place and its results stand beside dibo's
+    #[arg(long, value_name = "COMMAND")]
+    peer: Vec<String>,
     /// Write the experiment file, for `dibo run` or `dibo agent`, and do nothing else
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -112,7 +116,8 @@ pub fn clean(registry: &Registry, options: Options) -> Result<ExitCode> {
         How { threads: threads(options.threads)?, device: None, quiet: options.quiet, fresh: options.fresh };
     let out = options.out.clone();
     let mut told = String::new();
-    let code = go(registry, experiment, &out, how, |manifest| {
+    let peers = options.peer.clone();
+    let code = go(registry, experiment, &out, how, &peers, |manifest| {
         told = choose(manifest, &out)?;
         Ok(())
     })?;
@@ -166,6 +171,7 @@ impl Options {
         put("model", self.model.as_str().into());
         put("hidden", (self.hidden as i64).into());
         put("batch", (self.batch as i64).into());
+        put("tau", 0.003.into());
         let (rows, width) = self.shape(image_size)?;
         let iterations = self.iterations.unwrap_or((40 * rows).div_ceil(self.batch).clamp(800, 6000));
         put("warm", ((iterations / 8) as i64).into());
@@ -250,6 +256,12 @@ fn algorithm(way: &str, step: f64, iterations: usize) -> Result<String> {
                 format!("name = \"fab\"\nlambda = 1\neta_x = {x}\neta_y = {y}\n")
             }
             false => format!("name = \"push-pull\"\neta = {}\n", line(step)),
+        }
+        // Few checked rows must not outweigh all others.
+        + if known.is_bilevel() && known != Way::EmOwn || known == Way::CleanOnly {
+            ""
+        } else {
+            "checked_weight = 0.1\n"
         })
 }
 

@@ -15,6 +15,7 @@ mod net;
 #[cfg(not(feature = "net"))]
 #[path = "no_net.rs"]
 mod net;
+mod peer;
 mod predict;
 mod run;
 mod tune;

@@ -1,5 +1,5 @@
 //! `run`: an experiment with all its settings and seeds, its results and its report.
-use crate::{ExperimentOptions, threads};
+use crate::{ExperimentOptions, peer, threads};
 use anyhow::Result;
 use dibo_report::judge;
 use dibo_report::report::{self, Body, Extra};
@@ -37,6 +37,9 @@ pub struct Options {
     /// invariants
     #[arg(long, value_name = "WHAT", value_parser = ["theory"])]
     watch: Option<String>,
+    /// Another program to compare with on the same rows, for experiments on labels (may be repeated)
+    #[arg(long, value_name = "COMMAND")]
+    peer: Vec<String>,
 }
 
 fn device(word: &str) -> Result<Device, String> {
@@ -79,6 +82,7 @@ pub fn first(registry: &Registry, name: &str) -> Result<ExitCode> {
             quiet: false,
             fresh: true,
             watch: None,
+            peer: Vec::new(),
         },
     )
 }
@@ -113,7 +117,7 @@ pub fn run(registry: &Registry, options: Options) -> Result<ExitCode> {
         fresh: options.fresh,
     };
     let out = out_folder(options.out, &experiment)?;
-    go(registry, experiment, &out, how, |_| Ok(()))
+    go(registry, experiment, &out, how, &options.peer, |_| Ok(()))
 }
 
 /// How an experiment is to be run.
@@ -134,6 +138,7 @@ pub fn go(
     mut experiment: Experiment,
     out: &Path,
     how: How,
+    peers: &[String],
     then: impl FnOnce(&Manifest) -> Result<()>,
 ) -> Result<ExitCode> {
     let How { threads, device, quiet, fresh } = how;
@@ -155,6 +160,7 @@ pub fn go(
     let (manifest, curves) = runner::run(&experiment, &options)?;
     if !stop::asked() {
         then(&manifest)?;
+        peer::compare(&experiment, peers, out)?;
     }
     keep(registry, &experiment, out, &manifest, &curves)?;
     folder.finish()?;
@@ -208,6 +214,7 @@ pub fn finish(registry: &Registry, out: &Path, manifest: &Manifest, curves: &Cur
     let mut extras = judge::extras(&registry.judges, manifest, curves);
     extras.extend(report::memory::extra(manifest));
     extras.extend(taken::extras(out, manifest)?);
+    extras.extend(peer::extra(out)?);
     let kept = pictures::kept(out, manifest).into_iter();
     extras.extend(kept.map(|(title, svg)| Extra { title, body: Body::Svg(svg) }));
     let page = report::write(out, manifest, curves, &judged, &extras)?;

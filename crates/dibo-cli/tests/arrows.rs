@@ -87,7 +87,8 @@ const CRATES: &[Crate] = &[
         name: "dibo-cli",
         crates: &["dibo", "dibo_learn", "dibo_net", "dibo_paper", "dibo_report", "dibo_run"],
         rooms: &[
-            ("run", &[]),
+            ("peer", &[]),
+            ("run", &["peer"]),
             ("clean", &["run"]),
             ("predict", &[]),
             ("tune", &[]),

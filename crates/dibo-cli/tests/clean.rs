@@ -202,10 +202,8 @@ fn every_process_reads_its_own_file_and_the_bits_are_the_same() {
     let more = ["--ways", "em,bilevel-own", "--iterations", "120", "--write", "clean.toml"];
     let command: Vec<&str> = ["clean"].into_iter().chain(FILES).chain(ROLES).chain(more).collect();
     assert!(dibo(folder.path(), &command).status.success());
-    let launched = dibo(
-        folder.path(),
-        &["launch", "clean.toml", "--processes", "5", "--verify", "--out", "net", "--threads", "1"],
-    );
+    let launched =
+        dibo(folder.path(), &["launch", "clean.toml", "--processes", "5", "--verify", "--out", "net"]);
     assert!(launched.status.success(), "{}", words(&launched));
     assert!(words(&launched).contains("every bit"), "{}", words(&launched));
     let run = dibo(folder.path(), &["run", "clean.toml", "--out", "one", "--quiet"]);

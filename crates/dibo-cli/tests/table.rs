@@ -4,12 +4,13 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-const PROBLEMS: [(&str, &str); 5] = [
+const PROBLEMS: [(&str, &str); 6] = [
     ("policy-evaluation", "agents = 4\nstates = 6\nfeatures = 2"),
     ("quadratic", "agents = 4"),
     ("robust", "agents = 4"),
     ("cleaning", "agents = 4\ntrain = 5\nvalidation = 5\ntest = 50"),
     ("tuning", "agents = 4\ntrain = 5\nvalidation = 5\ntest = 50\ntau_form = \"exp\"\ntau = 0.1"),
+    ("labels", "agents = 4\nsamples = 80\nchecked = 5\ntest = 50\nwarm = 2"),
 ];
 
 fn parameters(algorithm: &str) -> String {
@@ -76,7 +77,7 @@ fn every_algorithm_on_every_problem_goes_or_is_refused_by_every_command_alike() 
                     let check = goes(folder.path(), &["check", &file, "--seconds", "0.01"]);
                     // Second-order products are all that some problems lack.
                     let second = algorithm.starts_with("dl-") || *algorithm == "push-pull-soba";
-                    let learning = ["cleaning", "tuning"].contains(problem);
+                    let learning = ["cleaning", "tuning", "labels"].contains(problem);
                     assert_eq!(run.is_err(), second && learning, "{name}: {run:?}");
                     assert_eq!(
                         (tune.is_err(), check.is_err()),
@@ -100,5 +101,5 @@ fn every_algorithm_on_every_problem_goes_or_is_refused_by_every_command_alike() 
             });
         }
     });
-    assert_eq!(refused.load(Relaxed), 10);
+    assert_eq!(refused.load(Relaxed), 15);
 }

@@ -3,6 +3,9 @@
 /// Name and text of each experiment file, in the order of a list for readers.
 pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("quickstart", include_str!("../experiments/quickstart.toml")),
+    ("weights", include_str!("../experiments/weights.toml")),
+    ("labels-fashion", include_str!("../experiments/labels-fashion.toml")),
+    ("labels-cifar10n", include_str!("../experiments/labels-cifar10n.toml")),
     ("policy", include_str!("../experiments/policy.toml")),
     ("sensitivity", include_str!("../experiments/sensitivity.toml")),
     ("rlnoise", include_str!("../experiments/rlnoise.toml")),

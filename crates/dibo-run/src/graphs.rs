@@ -29,6 +29,10 @@ pub trait GraphKind: Send + Sync {
     fn window(&self, _graphs: &dyn GraphSequence) -> usize {
         1
     }
+    /// Whether agents are apart on purpose.
+    fn apart(&self) -> bool {
+        false
+    }
     /// About how many links an iteration has at most.
     fn links(&self, n: f64) -> f64 {
         2.0 * n
@@ -138,6 +142,25 @@ plain! {
     CompleteKeys => graph::Static::complete, |n| n * n;
     /// `kind = "exponential"`: links to the agents 1, 2, 4, … places on.
     ExponentialKeys => graph::Static::exponential, |n| n * (1.0 + n.log2());
+}
+
+/// `kind = "none"`: no links, so every agent is alone; to see what working together is worth.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NoneKeys {}
+
+impl GraphKind for NoneKeys {
+    fn build(&self, n: usize, seed: u64, _folder: &Path) -> Result<Made> {
+        Ok(Made::Graphs(Arc::new(graph::ErdosRenyi::new(n, 0.0, seed, false))))
+    }
+
+    fn apart(&self) -> bool {
+        true
+    }
+
+    fn links(&self, _n: f64) -> f64 {
+        0.0
+    }
 }
 
 /// `kind = "one-peer-exponential"`: one of the exponential graph's links at a time.
@@ -251,6 +274,7 @@ pub(crate) fn all() -> Vec<GraphEntry> {
         GraphEntry::of::<ExponentialKeys>("exponential"),
         GraphEntry::of::<OnePeerKeys>("one-peer-exponential"),
         GraphEntry::of::<FileKeys>("file"),
+        GraphEntry::of::<NoneKeys>("none"),
     ]
 }
 
@@ -297,7 +321,7 @@ impl Graph {
     /// The window over which links together must connect all agents; `None` if the file says that they need
     /// not.
     pub fn window(&self, graphs: &dyn GraphSequence) -> Option<usize> {
-        match (self.common.allow_disconnected, self.common.window) {
+        match (self.common.allow_disconnected || self.kind.apart(), self.common.window) {
             (true, _) => None,
             (false, 0) => Some(self.kind.window(graphs)),
             (false, window) => Some(window),

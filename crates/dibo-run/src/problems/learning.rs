@@ -376,5 +376,5 @@ fn finale<T: Real>(problem: &Learning<T>) -> Finale<T> {
         return Finale::default();
     }
     let dealt = problem.shared_dealt();
-    Finale { picture: Some(Box::new(move |views| lowest(&dealt, views))), export: None }
+    Finale { picture: Some(Box::new(move |views| lowest(&dealt, views))), ..Finale::default() }
 }

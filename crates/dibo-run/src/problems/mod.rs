@@ -81,11 +81,17 @@ pub struct Finale<T> {
     pub picture: Option<Picture<T>>,
     /// Files to take home.
     pub export: Option<Export<T>>,
+    /// The data as arrays in a folder, for other programs.
+    pub pool: Option<Pool>,
 }
+
+/// Writes the data of all agents as arrays into a folder, for programs that work on it in one place; gives
+/// back which labels are wrong, where that is known.
+pub type Pool = Box<dyn Fn(&Path) -> Result<Vec<bool>> + Send + Sync>;
 
 impl<T> Default for Finale<T> {
     fn default() -> Self {
-        Finale { picture: None, export: None }
+        Finale { picture: None, export: None, pool: None }
     }
 }
 

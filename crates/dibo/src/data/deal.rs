@@ -40,6 +40,8 @@ pub enum Split {
 pub enum Noise {
     /// The paper's map 0→6, 1→3, 2→4, 3→1, 4→2, 5→7, 6→0, 7→5, 8→9, 9→8 (ten classes).
     Asymmetric,
+    /// The next label, and 0 after the last.
+    Cyclic,
     /// Another label, each with the same probability.
     Uniform,
     /// Any label, each with the same probability: it may be the true one, and is then not counted as wrong.
@@ -242,6 +244,7 @@ impl Noise {
         match self {
             _ if !hit => truth,
             Noise::Asymmetric => ASYMMETRIC[truth as usize],
+            Noise::Cyclic => ((usize::from(truth) + 1) % classes) as u8,
             Noise::Redraw => below(classes),
             Noise::Uniform if classes < 2 => truth,
             Noise::Uniform => below(classes - 1) + u8::from(below(classes - 1) >= truth),
@@ -306,7 +309,7 @@ mod tests {
 
     #[test]
     fn only_training_labels_go_wrong_and_the_mask_is_true() {
-        for noise in [Noise::Asymmetric, Noise::Uniform, Noise::Redraw] {
+        for noise in [Noise::Asymmetric, Noise::Cyclic, Noise::Uniform, Noise::Redraw] {
             let dealt = recipe(Partition::Uniform, noise).deal(data(7000), data(10)).unwrap();
             let (mut wrong, mut total) = (0, 0);
             for hand in &dealt.hands {
@@ -315,6 +318,9 @@ mod tests {
                 for ((i, given), w) in hand.train.iter().zip(&hand.given).zip(&hand.wrong) {
                     let truth = dealt.data.labels()[*i as usize];
                     assert_eq!(*w, truth != *given);
+                    if noise == Noise::Cyclic && *w {
+                        assert_eq!(*given, (truth + 1) % 10);
+                    }
                     if noise == Noise::Asymmetric && *w {
                         assert_eq!(*given, ASYMMETRIC[truth as usize]);
                     }

@@ -1,11 +1,11 @@
 //! What one takes home of a run on labels: the list of suspicious rows, the model, the noise matrix, and how
 //! each owner's labels stand.
 use super::super::picture::{SHOWN, Shown, drawn, png};
-use super::super::{Export, Picture};
+use super::super::{Export, Picture, Pool};
 use super::Sites;
 use anyhow::{Context, Result};
 use dibo::problem::learning::labels::Verdict;
-use dibo::problem::learning::{Labels, Model};
+use dibo::problem::learning::{Labels, Model, Site};
 use dibo_learn::{Encoded, SavedModel, Shape};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -34,6 +34,53 @@ pub(super) fn export(problem: Arc<Labels<f32>>, parts: Sites) -> Export<f32> {
         write(&folder.join("owners.csv"), |file| owners(&problem, &parts, &judged, file))?;
         write(&folder.join("noise.csv"), |file| matrices(&parts, &judged, file))
     })
+}
+
+/// Writes all sites' rows as NumPy arrays: rows to be judged, checked ones (held-out ones among them), test
+/// rows.
+pub(super) fn pool(sites: Vec<Arc<Site>>, test: Option<Arc<Site>>, width: usize) -> Pool {
+    Box::new(move |folder| {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let numbers = |name: &str, parts: &[&[f32]]| {
+            let rows = parts.iter().map(|p| p.len()).sum::<usize>() / width;
+            let head = format!("'<f4', 'fortran_order': False, 'shape': ({rows}, {width})");
+            npy(&folder.join(name), &head, parts.iter().flat_map(|p| p.iter().flat_map(|v| v.to_le_bytes())))
+        };
+        let words = |name: &str, parts: &[&[u8]]| {
+            let rows: usize = parts.iter().map(|p| p.len()).sum();
+            let head = format!("'|u1', 'fortran_order': False, 'shape': ({rows},)");
+            npy(&folder.join(name), &head, parts.iter().flat_map(|p| p.iter().copied()))
+        };
+        let of = |part: fn(&Site) -> std::ops::Range<usize>| -> (Vec<&[f32]>, Vec<&[u8]>) {
+            let cut = |s: &'_ Arc<Site>| part(s);
+            let features = sites.iter().map(|s| &s.features[cut(s).start * width..cut(s).end * width]);
+            (features.collect(), sites.iter().map(|s| &s.labels[cut(s)]).collect())
+        };
+        let (features, given) = of(|s| 0..s.given);
+        numbers("features.npy", &features)?;
+        words("given.npy", &given)?;
+        let (features, labels) = of(|s| s.given..s.rows());
+        numbers("checked_features.npy", &features)?;
+        words("checked_labels.npy", &labels)?;
+        if let Some(test) = &test {
+            numbers("test_features.npy", &[&test.features])?;
+            words("test_labels.npy", &[&test.labels])?;
+        }
+        let wrong = |s: &Arc<Site>| s.truth.iter().zip(&s.labels).map(|(t, g)| t != g).collect::<Vec<_>>();
+        Ok(sites.iter().flat_map(wrong).collect())
+    })
+}
+
+/// An array in NumPy's format.
+fn npy(file: &Path, head: &str, bytes: impl Iterator<Item = u8>) -> Result<()> {
+    let head = format!("{{'descr': {head}, }}");
+    // The head ends at a multiple of 64 with a new line.
+    let padded = (head.len() + 11).next_multiple_of(64) - 10;
+    let mut all = b"\x93NUMPY\x01\x00".to_vec();
+    all.extend((padded as u16).to_le_bytes());
+    all.extend(format!("{head:<width$}\n", width = padded - 1).bytes());
+    all.extend(bytes);
+    std::fs::write(file, all).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Draws the most suspicious images, where rows are images.

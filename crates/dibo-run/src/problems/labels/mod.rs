@@ -12,7 +12,7 @@ use dibo::agreement::Agreement;
 use dibo::algorithm::Needs;
 use dibo::data::{Noise, Scaling};
 use dibo::network::{Network, Simulator};
-use dibo::problem::learning::labels::{Choices, Totals};
+use dibo::problem::learning::labels::{Choices, From, Totals};
 use dibo::problem::learning::{Labels, Model, Site, Way};
 use dibo_learn::{Choice, Encoded, Encoding, Roles};
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,8 @@ pub struct LabelsKeys {
     /// Given and checked rows in an agent's batch; 0 for all.
     batch: usize,
     checked_batch: usize,
+    /// The part of a checked label that is spread over all classes.
+    smoothing: f64,
     /// Iterations before given rows are learned from.
     warm: usize,
     /// Test samples in use, at even distances; 0 for all.
@@ -79,7 +81,7 @@ pub struct LabelsKeys {
 
 impl Default for LabelsKeys {
     fn default() -> Self {
-        let Choices { tau, batch, checked_batch, warm, .. } = Choices::default();
+        let Choices { tau, batch, checked_batch, smoothing, warm, .. } = Choices::default();
         LabelsKeys {
             data: "mnist-2500".into(),
             agents: 10,
@@ -107,6 +109,7 @@ impl Default for LabelsKeys {
             tau,
             batch,
             checked_batch,
+            smoothing,
             warm,
             test: 0,
             scaling: Scaling::Standardised,
@@ -123,12 +126,13 @@ struct OfWay {
     warm: Option<usize>,
     matrix_rate: Option<f64>,
     checked_weight: Option<f64>,
+    from: Option<From>,
     learn_tau: Option<bool>,
 }
 
 const LISTS: &[&str] = &["files", "checked_files", "features", "image_size"];
 
-const OF_WAY: &[&str] = &["way", "tau", "warm", "matrix_rate", "checked_weight", "learn_tau"];
+const OF_WAY: &[&str] = &["way", "tau", "warm", "matrix_rate", "checked_weight", "from", "learn_tau"];
 
 /// The keys with the way of one algorithm.
 pub struct LabelsProblem {
@@ -160,7 +164,8 @@ impl LabelsProblem {
             return Err(algorithm.error("way", format!("this way {is}; it needs {wants}")));
         }
         let idle = [
-            ("matrix_rate", of_way.matrix_rate.is_some() && !matches!(way, Way::Em | Way::Joint)),
+            ("matrix_rate", of_way.matrix_rate.is_some() && (!way.has_matrix() || way.is_bilevel())),
+            ("from", of_way.from.is_some() && !way.has_matrix()),
             ("checked_weight", of_way.checked_weight.is_some() && way.is_bilevel() && way != Way::EmOwn),
             ("learn_tau", of_way.learn_tau.is_some() && !way.is_bilevel()),
         ];
@@ -168,13 +173,15 @@ impl LabelsProblem {
             return Err(algorithm.error(key, format!("{key} has no effect in this way")));
         }
         // Counts move at their own pace; gradients of logits are small, a row of T seeing one class of rows.
-        let rate = if way == Way::Em { 0.5 } else { 30.0 };
+        let rate = if way == Way::Joint { 30.0 } else { 0.5 };
         let choices = Choices {
             tau: of_way.tau.unwrap_or(keys.tau),
             batch: keys.batch,
             checked_batch: keys.checked_batch,
+            smoothing: keys.smoothing,
             checked_weight: of_way.checked_weight.unwrap_or(1.0),
             warm: of_way.warm.unwrap_or(keys.warm),
+            from: of_way.from.unwrap_or_default(),
             matrix_rate: of_way.matrix_rate.unwrap_or(rate),
             learn_tau: of_way.learn_tau.unwrap_or(false),
         };
@@ -198,6 +205,12 @@ struct Sites {
     own: Vec<Own>,
     /// Width, height and channels, where rows are images.
     image: Option<(usize, usize, usize)>,
+}
+
+/// A file beside the experiment, else in the data folder.
+fn found(folder: &Path, name: &str) -> PathBuf {
+    let (beside, kept) = (folder.join(name), data::folder().join(name));
+    if !beside.exists() && kept.exists() { kept } else { beside }
 }
 
 impl LabelsKeys {
@@ -224,7 +237,7 @@ impl LabelsKeys {
     }
 
     fn own_files(&self, folder: &Path) -> Files {
-        let paths = |names: &[String]| names.iter().map(|f| folder.join(f)).collect();
+        let paths = |names: &[String]| names.iter().map(|f| found(folder, f)).collect();
         Files { rows: paths(&self.files), checked: paths(&self.checked_files) }
     }
 
@@ -266,7 +279,7 @@ impl LabelsKeys {
         for ((agent, own), agreed) in owned.iter().zip(&own).zip(&agreed) {
             sites[*agent] = Arc::new(own.site(agreed, self.held, *agent, ask.seed)?);
         }
-        let test_file = ask.folder.join(&self.test_file);
+        let test_file = found(ask.folder, &self.test_file);
         let test = match self.test_file.is_empty() || (ask.local.is_some() && !test_file.exists()) {
             true => None,
             false => Some(Arc::new(sites::test(&test_file, &self.roles(), &agreed[0])?)),
@@ -360,7 +373,9 @@ impl Kind for LabelsProblem {
         let data_bytes = problem.bytes() as u64;
         let problem = Arc::new(problem);
         let picture = export::picture(problem.clone(), &parts);
-        let finale = Finale { picture, export: Some(export::export(problem.clone(), parts)) };
+        let pool = export::pool(parts.sites.clone(), parts.test.clone(), width);
+        let export = export::export(problem.clone(), parts);
+        let finale = Finale { picture, export: Some(export), pool: Some(pool) };
         Ok(Built { problem: Numbers::F32(Box::new(problem), finale), data_bytes, note: None })
     }
 
@@ -400,7 +415,7 @@ impl Kind for LabelsProblem {
     fn files(&self, folder: &Path) -> Vec<PathBuf> {
         match self.keys.test_file.as_str() {
             "" => Vec::new(),
-            file => vec![folder.join(file)],
+            file => vec![found(folder, file)],
         }
     }
 

@@ -4,7 +4,8 @@
 //! Agent i holds rows with *given* labels, some of them wrong, and few *checked* rows. With p the model's
 //! probabilities, g a given label and T a noise matrix (T[c, g]: how often true class c is given as g):
 //!
-//! - the checked loss C(w) = mean of −log p(label) over all checked rows;
+//! - the checked loss C(w) = mean of −log p(label) over all checked rows (`smoothing` spreads a part of the
+//!   label over all classes);
 //! - the given loss G(w) = mean of −log p(g) over all given rows, or with T: mean of −log Σ_c p(c) T[c, g].
 //!
 //! Both are means over the *rows* of all agents, so an agent counts by how many it has. The single-level ways
@@ -12,8 +13,10 @@
 //! all rows, C² numbers) or by gradient steps (jointly). The bilevel ways have f = C and g = G + τ/2 ‖y‖²;
 //! the upper variable is T's logits, or one weight a given row as in the paper.
 //!
-//! For the first `warm` iterations all models learn from checked rows alone (from all rows in
-//! [`Way::NoisyRounds`]), and T from what they say.
+//! For the first `warm` iterations no model knows T. *From checked rows*: models learn from them alone, and T
+//! from what they say of given rows. *From given rows*: models learn the given labels as they are, and T from
+//! what they say of checked rows, whose class is known: row c of T is the mean of p over those of class c
+//! (gold loss correction, Hendrycks et al. 2018).
 mod measure;
 
 pub use measure::Verdict;
@@ -69,6 +72,8 @@ pub enum Way {
     Rounds,
     /// The same after a start on all rows.
     NoisyRounds,
+    /// With the noise matrix that was found at the start from given and checked rows.
+    Gold,
     /// With a noise matrix from the counts of what is probably true and what was given (EM).
     Em,
     /// The same with a noise matrix for each agent, from its own counts, which it keeps to itself.
@@ -85,11 +90,12 @@ pub enum Way {
 
 impl Way {
     /// All of them.
-    pub const ALL: [Way; 10] = [
+    pub const ALL: [Way; 11] = [
         Way::CleanOnly,
         Way::Noisy,
         Way::Rounds,
         Way::NoisyRounds,
+        Way::Gold,
         Way::Em,
         Way::EmOwn,
         Way::Joint,
@@ -105,13 +111,24 @@ impl Way {
 
     /// Whether its matrix is made of counts; else of logits.
     fn counts(self) -> bool {
-        matches!(self, Way::Em | Way::EmOwn)
+        matches!(self, Way::Gold | Way::Em | Way::EmOwn)
     }
 
     /// Whether it has a noise matrix.
     pub fn has_matrix(self) -> bool {
-        matches!(self, Way::Em | Way::EmOwn | Way::Joint | Way::Bilevel | Way::BilevelOwn)
+        matches!(self, Way::Gold | Way::Em | Way::EmOwn | Way::Joint | Way::Bilevel | Way::BilevelOwn)
     }
+}
+
+/// From which rows models learn before they know T.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum From {
+    /// From checked rows.
+    #[default]
+    Checked,
+    /// From given rows as they are labelled.
+    Given,
 }
 
 /// Numbers of the problem that are not data.
@@ -126,8 +143,13 @@ pub struct Choices {
     pub checked_batch: usize,
     /// Factor of the checked loss beside the given loss, in the single-level ways.
     pub checked_weight: f64,
+    /// The part of a checked label that is spread over all classes, so that few rows do not make a model too
+    /// sure of itself.
+    pub smoothing: f64,
     /// Iterations before the given rows are learned from.
     pub warm: usize,
+    /// Where the ways with a noise matrix start.
+    pub from: From,
     /// Step of T relative to the model's, in the single-level ways.
     pub matrix_rate: f64,
     /// The bilevel ways learn ln τ, too.
@@ -141,7 +163,9 @@ impl Default for Choices {
             batch: 32,
             checked_batch: 32,
             checked_weight: 1.0,
+            smoothing: 0.0,
             warm: 500,
+            from: From::Checked,
             matrix_rate: 1.0,
             learn_tau: false,
         }
@@ -184,6 +208,8 @@ enum Loss<'a> {
     Matrix(&'a [f64]),
     /// Nothing; p itself stands for what is probably true.
     Nothing,
+    /// −log p(g); what p says of checked rows is counted instead.
+    Gold,
 }
 
 /// Sums over the rows of a batch.
@@ -221,6 +247,9 @@ impl<T: Real> Labels<T> {
         }
         if !(choices.checked_weight >= 0.0 && choices.checked_weight.is_finite()) {
             return Err(format!("checked_weight is {}; it must be 0 or more", choices.checked_weight));
+        }
+        if !(0.0..1.0).contains(&choices.smoothing) {
+            return Err(format!("smoothing is {}; it must lie in [0, 1)", choices.smoothing));
         }
         if !(choices.matrix_rate > 0.0 && choices.matrix_rate.is_finite()) {
             return Err(format!("matrix_rate is {}; it must be above 0", choices.matrix_rate));
@@ -361,7 +390,8 @@ impl<T: Real> Labels<T> {
         if skip_given {
             given_rows = 0;
         }
-        let checked_rows = if checked == 0.0 { 0 } else { checked_rows };
+        let gold = matches!(loss, Loss::Gold);
+        let checked_rows = if checked == 0.0 && !gold { 0 } else { checked_rows };
         let mut seen = Seen { counts: vec![0.0; classes * classes], losses: vec![0.0; given_rows] };
         let (mut p, mut back) = ([0.0; 256], [0.0; 256]);
         let (p, back) = (&mut p[..classes], &mut back[..classes]);
@@ -385,15 +415,23 @@ impl<T: Real> Labels<T> {
                 for (r, j) in piece.clone().enumerate() {
                     let label = s.labels[r] as usize;
                     self.net.probabilities(s, r, p);
+                    if j >= given_rows && gold {
+                        let row = &mut seen.counts[label * classes..(label + 1) * classes];
+                        row.iter_mut().zip(&*p).for_each(|(count, p)| *count += checked_each * p);
+                        self.net.set_back(s, r, std::iter::repeat_n(0.0, classes));
+                        continue;
+                    }
                     if j >= given_rows {
                         let factor = checked * checked_each;
-                        let own = |c: usize| f64::from(u8::from(c == label));
+                        let even = self.choices.smoothing / classes as f64;
+                        let sure = 1.0 - self.choices.smoothing;
+                        let own = |c: usize| if c == label { sure + even } else { even };
                         self.net.set_back(s, r, p.iter().enumerate().map(|(c, p)| factor * (p - own(c))));
                         continue;
                     }
                     let factor = given * given_each * weight(place(j));
                     seen.losses[j] = given_back(loss, p, label, factor, back);
-                    for (c, p) in p.iter().enumerate() {
+                    for (c, p) in p.iter().enumerate().filter(|_| !gold) {
                         seen.counts[c * classes + label] += given_each * p;
                     }
                     self.net.set_back(s, r, back.iter().copied());
@@ -425,19 +463,30 @@ impl<T: Real> Labels<T> {
             Way::Noisy => ((beside, 1.0), Loss::Label),
             Way::NoisyRounds if warm => ((beside, 1.0), Loss::Label),
             Way::Rounds | Way::NoisyRounds => ((beside, 1.0), Loss::Agreed),
-            _ if warm => ((1.0, 0.0), Loss::Nothing),
+            _ if warm => self.start_loss(),
             _ => ((beside, 1.0), Loss::Matrix(&t)),
         };
         let seen = self.gradient((agent, k), factors, loss, |_| 1.0, w, dw);
         add_scaled(dw, T::of(self.choices.tau), w);
         let rate = self.choices.matrix_rate;
         match self.way {
+            Way::Gold if !warm => dt.fill(T::ZERO),
             // The M-step as a direction: it vanishes where the numbers are the mean of all agents' counts.
-            Way::Em => dt.iter_mut().zip(numbers).zip(&seen.counts).for_each(|((d, have), count)| {
-                *d = T::of(rate * (have.f64() - count));
-            }),
+            Way::Gold | Way::Em => {
+                dt.iter_mut().zip(numbers).zip(&seen.counts).for_each(|((d, have), count)| {
+                    *d = T::of(rate * (have.f64() - count));
+                })
+            }
             _ if dt.is_empty() => {}
             _ => self.matrix_gradient(&t, &seen.counts, |at, value| dt[at] = T::of(rate * value)),
+        }
+    }
+
+    /// What is learned from before T is known: factors of the checked and the given loss, and the latter.
+    fn start_loss(&self) -> ((f64, f64), Loss<'static>) {
+        match self.choices.from {
+            From::Given => ((0.0, 1.0), Loss::Gold),
+            From::Checked => ((1.0, 0.0), Loss::Nothing),
         }
     }
 
@@ -470,11 +519,8 @@ impl<T: Real> Labels<T> {
             }
         } else {
             let t = self.matrix(x);
-            let loss = if given == 0.0 { Loss::Nothing } else { Loss::Matrix(&t) };
-            let seen = self.gradient((agent, k), (checked, given), loss, |_| 1.0, w, gw);
-            // Before the given rows are learned from, T follows what the model says of them.
-            let factor = if given == 0.0 { 1.0 } else { given };
-            self.matrix_gradient(&t, &seen.counts, |at, value| to(at, factor * value));
+            let seen = self.gradient((agent, k), (checked, given), Loss::Matrix(&t), |_| 1.0, w, gw);
+            self.matrix_gradient(&t, &seen.counts, |at, value| to(at, given * value));
         }
         add_scaled(gw, T::of(given * tau), w);
         if self.choices.learn_tau {
@@ -494,13 +540,31 @@ impl<T: Real> Labels<T> {
         let t = self.matrix(x);
         let warm = at.1 < self.choices.warm;
         let beside = f * self.choices.checked_weight;
-        let (factors, loss) = if warm { ((f, 0.0), Loss::Nothing) } else { ((beside, g), Loss::Matrix(&t)) };
+        let (factors, loss) = if warm { self.start_loss() } else { ((beside, g), Loss::Matrix(&t)) };
         let seen = self.gradient(at, factors, loss, |_| 1.0, y, dy);
         add_scaled(dy, T::of(self.choices.tau), y);
         dz.fill(T::ZERO);
-        let total: f64 = seen.counts.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+        let total: f64 = seen.counts.iter().sum();
+        // Who has no checked row learns nothing of its matrix at the start.
+        if total == 0.0 {
+            return;
+        }
         for ((d, have), count) in dx.iter_mut().zip(x).zip(&seen.counts) {
             *d = T::of(have.f64() - count / total);
+        }
+    }
+
+    /// Before given rows are learned with T, or with weights: both models learn alike, and T follows y.
+    fn before(&self, at: (usize, usize), x: &[T], [y, z]: [&[T]; 2], [dx, dy, dz]: [&mut [T]; 3]) {
+        let weights = self.way == Way::Weights;
+        let (factors, loss) = if weights { ((1.0, 0.0), Loss::Label) } else { self.start_loss() };
+        let seen = self.gradient(at, factors, loss, |_| 1.0, y, dy);
+        self.gradient(at, factors, loss, |_| 1.0, z, dz);
+        for (d, w) in [(dy, y), (dz, z)] {
+            add_scaled(d, T::of(self.choices.tau), w);
+        }
+        if !weights {
+            self.matrix_gradient(&self.matrix(x), &seen.counts, |c, d| dx[c] = T::of(d));
         }
     }
 
@@ -519,16 +583,7 @@ impl<T: Real> Labels<T> {
             return self.own_counts(at, (f, g), x, y, [dx, dy, dz]);
         }
         if k < self.choices.warm {
-            // Both models learn from checked rows; T (but no weights, and no τ) follows y.
-            let matrix = self.net.classes * self.net.classes;
-            let learns = self.way != Way::Weights;
-            self.lower_level(at, (1.0, 0.0), x, y, dy, |c, d| {
-                if learns && c < matrix {
-                    dx[c] = T::of(d);
-                }
-            });
-            self.lower_level(at, (1.0, 0.0), x, z, dz, |_, _| {});
-            return;
+            return self.before(at, x, [y, z], [dx, dy, dz]);
         }
         self.lower_level(at, (0.0, g), x, z, dz, |c, d| dx[c] -= T::of(d));
         self.lower_level(at, (f, g), x, y, dy, |c, d| dx[c] += T::of(d));
@@ -543,7 +598,7 @@ fn given_back(loss: Loss<'_>, p: &mut [f64], label: usize, factor: f64, back: &m
         -p[label].max(f64::MIN_POSITIVE).ln()
     };
     match loss {
-        Loss::Label => hard(p, back, factor),
+        Loss::Label | Loss::Gold => hard(p, back, factor),
         Loss::Agreed => {
             let agreed = p.iter().all(|other| *other <= p[label]);
             hard(p, back, if agreed { factor } else { 0.0 })
@@ -632,7 +687,7 @@ impl<T: Real> Bilevel<T> for Labels<T> {
             _ => vec![vec![0.0; classes * classes].into_iter().chain(tau).collect()],
         };
         if self.way.has_matrix() && !self.way.is_bilevel() {
-            let each = if self.way == Way::Em { 1.0 / (classes * classes) as f64 } else { 0.0 };
+            let each = if self.way.counts() { 1.0 / (classes * classes) as f64 } else { 0.0 };
             y.resize(y.len() + classes * classes, each);
         }
         Start { x, y: vec![y], ..Start::default() }

@@ -80,7 +80,13 @@ fn row(site: &Site, j: usize) -> &[f32] {
 fn checked_loss(p: &Labels<f64>, i: usize, w: &[f64]) -> f64 {
     let s = &p.sites[i];
     let rows = s.given..s.given + s.checked;
-    let sum: f64 = rows.map(|j| -probabilities(p.net.model, w, row(s, j))[s.labels[j] as usize].ln()).sum();
+    let loss = |j: usize| {
+        let q = probabilities(p.net.model, w, row(s, j));
+        let even = -q.iter().map(|q| q.ln()).sum::<f64>() / CLASSES as f64;
+        let e = p.choices.smoothing;
+        -(1.0 - e) * q[s.labels[j] as usize].ln() + e * even
+    };
+    let sum: f64 = rows.map(loss).sum();
     3.0 * sum / p.totals.checked
 }
 
@@ -187,6 +193,37 @@ fn em_is_the_m_step() {
     let expected: Vec<f64> = counts.iter().zip(&posterior).map(|(c, p)| 0.7 * (c - p)).collect();
     near(&mean, &expected);
     assert!((posterior.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+}
+
+/// Started from given rows, T's row of a class is the mean of what the model says of its checked rows, and the
+/// model learns the labels as they are.
+#[test]
+fn a_start_from_given_rows_counts_checked_ones() {
+    let sites = sites(3);
+    let choices = Choices { batch: 0, checked_batch: 0, warm: 9, from: From::Given, ..Choices::default() };
+    let totals = totals(&sites);
+    let make =
+        |way| Labels::new(sites.clone(), WIDTH, CLASSES, Model::Linear, way, choices, totals, 5).unwrap();
+    let (gold, noisy): (Labels<f64>, Labels<f64>) =
+        (make(Way::Gold), problem(Model::Linear, Way::Noisy, false));
+    let n = gold.net.width();
+    let (w, counts) = (random(n, 4), vec![0.2; 9]);
+    let (mut expected, mut mean) = (vec![0.0; 9], vec![0.0; 9]);
+    for (i, s) in sites.iter().enumerate() {
+        let mut d = vec![0.0; n + 9];
+        gold.single(i, 3, &[w.clone(), counts.clone()].concat(), &mut d);
+        near(&d[..n], &numeric(&w, |w| given_loss(&noisy, i, w, None, None) + 0.5e-4 * square(w)));
+        mean.iter_mut().zip(&d[n..]).for_each(|(m, d)| *m += d / 3.0);
+        for j in s.given..s.given + s.checked {
+            let q = probabilities(Model::Linear, &w, row(s, j));
+            (0..3).for_each(|g| expected[s.labels[j] as usize * 3 + g] += q[g] / totals.checked);
+        }
+        // Afterwards T stays.
+        gold.single(i, 9, &[w.clone(), counts.clone()].concat(), &mut d);
+        assert!(d[n..].iter().all(|v| *v == 0.0));
+    }
+    let expected: Vec<f64> = expected.iter().map(|e| 0.2 - e).collect();
+    near(&mean, &expected);
 }
 
 /// With counts of its own an agent moves as all do in EM if all have the same, and its counts go to those of
