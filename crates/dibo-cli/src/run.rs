@@ -212,11 +212,14 @@ pub fn keep(
 pub fn finish(registry: &Registry, out: &Path, manifest: &Manifest, curves: &Curves) -> Result<()> {
     let judged = judge::judge(&registry.judges, manifest, curves);
     let mut extras = judge::extras(&registry.judges, manifest, curves);
-    extras.extend(report::memory::extra(manifest));
+    let chosen = taken::shown(out, manifest);
+    let kept = pictures::kept(out, manifest).into_iter();
+    // Of ways that were tried side by side, the one that was taken shows its picture.
+    let kept = kept.filter(|(series, _, _)| chosen.is_none_or(|c| c == *series));
+    extras.extend(kept.map(|(_, title, svg)| Extra { title, body: Body::Svg(svg) }));
     extras.extend(taken::extras(out, manifest)?);
     extras.extend(peer::extra(out)?);
-    let kept = pictures::kept(out, manifest).into_iter();
-    extras.extend(kept.map(|(title, svg)| Extra { title, body: Body::Svg(svg) }));
+    extras.extend(report::memory::extra(manifest));
     let page = report::write(out, manifest, curves, &judged, &extras)?;
     say!("\n{}", report::terminal_table(manifest));
     if !judged.is_empty() {

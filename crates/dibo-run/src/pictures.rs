@@ -5,15 +5,15 @@ use dibo_report::report::plot;
 use dibo_report::results::Manifest;
 use std::path::Path;
 
-/// The pictures that the runs left in a results folder, with a title each.
-pub fn kept(out: &Path, manifest: &Manifest) -> Vec<(String, String)> {
+/// The pictures that the runs left in a results folder: series, title, SVG.
+pub fn kept(out: &Path, manifest: &Manifest) -> Vec<(usize, String, String)> {
     let read = |s: usize| std::fs::read_to_string(out.join("runs").join(format!("{s}.svg"))).ok();
     // A picture says itself what it shows.
     let titled = |s: usize| {
         let svg = read(s)?;
         let shows =
             svg.split("<title>").nth(1).and_then(|t| t.split("</title>").next()).unwrap_or("at the end");
-        Some((format!("{}: {shows} (first seed)", manifest.series[s].label), svg))
+        Some((s, format!("{}: {shows} (first seed)", manifest.series[s].label), svg))
     };
     (0..manifest.series.len()).filter_map(titled).collect()
 }

@@ -61,15 +61,17 @@ pub fn summary(out: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// The parts of a report that show what was found, of the chosen setting or of the first.
-pub fn extras(out: &Path, manifest: &Manifest) -> Result<Vec<Extra>> {
+/// The setting whose files are shown: the chosen one, else the first that left any.
+pub fn shown(out: &Path, manifest: &Manifest) -> Option<usize> {
     let taken = out.join("taken");
     let chosen = std::fs::read_to_string(taken.join(CHOSEN)).ok().and_then(|s| s.trim().parse().ok());
-    let Some(series) =
-        chosen.or_else(|| (0..manifest.series.len()).find(|s| taken.join(s.to_string()).exists()))
-    else {
-        return Ok(Vec::new());
-    };
+    chosen.or_else(|| (0..manifest.series.len()).find(|s| taken.join(s.to_string()).exists()))
+}
+
+/// The parts of a report that show what was found.
+pub fn extras(out: &Path, manifest: &Manifest) -> Result<Vec<Extra>> {
+    let Some(series) = shown(out, manifest) else { return Ok(Vec::new()) };
+    let taken = out.join("taken");
     let folder = taken.join(series.to_string());
     let label = manifest.series.get(series).map_or("", |s| s.label.as_str());
     let mut extras = Vec::new();
