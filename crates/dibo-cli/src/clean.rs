@@ -59,7 +59,7 @@ pub struct Options {
     #[arg(long, default_value_t = 64)]
     hidden: usize,
     /// Ways to try: clean-only, noisy, rounds, noisy-rounds, em, em-own, joint, bilevel, bilevel-own,
-    /// weights
+    /// weights, class-weights, trust, tau, gold
     #[arg(
         long,
         value_delimiter = ',',
@@ -246,6 +246,7 @@ fn algorithm(way: &str, step: f64, iterations: usize) -> Result<String> {
     let head = format!("\n[[algorithm]]\nlabel = \"{way}\"\nway = \"{way}\"\n");
     let upper = match known {
         Way::Weights => 100.0,
+        Way::ClassWeights | Way::Trust | Way::Tau => 3.0,
         Way::EmOwn => 0.5,
         _ => 30.0,
     };

@@ -26,12 +26,15 @@ pub(super) fn export(problem: Arc<Labels<f32>>, parts: Sites) -> Export<f32> {
             if row == 0 {
                 save_model(&problem, &parts, w.clone(), folder)?;
             }
-            let weights = views.iter().find(|v| v.name == "x").and_then(|v| problem.weights(v.row(row)));
+            let upper = views.iter().find(|v| v.name == "x").filter(|_| problem.way().is_bilevel());
+            let weights = upper.and_then(|v| problem.weights(*agent, v.row(row)));
+            let decided = upper.map(|v| problem.decided(v.row(row))).unwrap_or_default();
             let verdicts = problem.verdicts(*agent, &w, t.as_deref());
-            judged.push(Judged { agent: *agent, verdicts, weights, matrix: t });
+            judged.push(Judged { agent: *agent, verdicts, weights, decided, matrix: t });
         }
         write(&folder.join("labels.csv"), |file| labels(&problem, &parts, &judged, file))?;
         write(&folder.join("owners.csv"), |file| owners(&problem, &parts, &judged, file))?;
+        write(&folder.join("learned.csv"), |file| decided(&parts, &judged, file))?;
         write(&folder.join("noise.csv"), |file| matrices(&parts, &judged, file))
     })
 }
@@ -127,6 +130,7 @@ struct Judged {
     agent: usize,
     verdicts: Vec<Verdict>,
     weights: Option<Vec<f64>>,
+    decided: Vec<(String, f64)>,
     matrix: Option<Vec<f64>>,
 }
 
@@ -198,7 +202,7 @@ fn labels(problem: &Labels<f32>, parts: &Sites, judged: &[Judged], out: &mut Csv
         let j = &judged[place];
         let (verdict, given) = (&j.verdicts[row], problem.site(j.agent).labels[row]);
         let id = parts.own.get(place).map_or_else(|| row.to_string(), |o| o.id(row));
-        let weight = j.weights.as_ref().map_or(verdict.score, |w| w[row]);
+        let weight = j.weights.as_ref().and_then(|w| w.get(row)).copied().unwrap_or(verdict.score);
         out.write_record([
             id.as_str(),
             &parts.owner(place, j.agent),
@@ -227,6 +231,20 @@ fn owners(problem: &Labels<f32>, parts: &Sites, judged: &[Judged], out: &mut Csv
             format!("{:.4}", suspicious as f64 / rows),
             format!("{:.4}", j.verdicts.iter().map(|v| v.score).sum::<f64>() / rows),
         ])?;
+    }
+    Ok(())
+}
+
+/// Class weights, trust and τ, where the upper level decides them, as each owner has them.
+fn decided(parts: &Sites, judged: &[Judged], out: &mut Csv) -> Result<()> {
+    out.write_record(["owner", "what", "value"])?;
+    let classes = &parts.agreed[0].classes;
+    for (place, j) in judged.iter().enumerate() {
+        for (name, value) in &j.decided {
+            let class = name.strip_prefix("class ").and_then(|c| c.parse::<usize>().ok());
+            let name = class.map_or_else(|| name.clone(), |c| format!("weight of {}", classes[c]));
+            out.write_record([parts.owner(place, j.agent), name, format!("{value:.6e}")])?;
+        }
     }
     Ok(())
 }

@@ -221,8 +221,25 @@ impl<T: Real> Labels<T> {
         sums
     }
 
-    /// How an agent's weights stand, where the way has them.
-    pub fn weights(&self, upper: &[T]) -> Option<Vec<f64>> {
-        (self.way == Way::Weights).then(|| upper.iter().map(|v| super::sigmoid(v.f64())).collect())
+    /// The weight of each of an agent's given rows, where the way has them.
+    pub fn weights(&self, agent: usize, upper: &[T]) -> Option<Vec<f64>> {
+        let weight = |row: usize| self.group(agent, row).map(|g| super::sigmoid(upper[g].f64()));
+        self.way.weighs().then(|| (0..self.sites[agent].given).map_while(weight).collect())
+    }
+
+    /// What the upper level decided beside weights of single rows: names and values.
+    pub fn decided(&self, upper: &[T]) -> Vec<(String, f64)> {
+        let weight = |v: &T| super::sigmoid(v.f64());
+        let mut decided: Vec<(String, f64)> = match self.way {
+            Way::ClassWeights => {
+                (0..self.net.classes).map(|c| (format!("class {c}"), weight(&upper[c]))).collect()
+            }
+            Way::Trust => vec![("trust".to_string(), weight(&upper[0]))],
+            _ => Vec::new(),
+        };
+        if self.way.is_bilevel() && self.learns_tau() && !upper.is_empty() {
+            decided.push(("tau".to_string(), self.lower_tau(upper)));
+        }
+        decided
     }
 }

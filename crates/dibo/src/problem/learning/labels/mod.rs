@@ -86,11 +86,17 @@ pub enum Way {
     BilevelOwn,
     /// With a weight for each given row as its agent's own upper variable, as in the paper.
     Weights,
+    /// With a weight for each given label.
+    ClassWeights,
+    /// With a weight for all given rows of an agent, as its own upper variable.
+    Trust,
+    /// With the regulariser as the upper variable.
+    Tau,
 }
 
 impl Way {
     /// All of them.
-    pub const ALL: [Way; 11] = [
+    pub const ALL: [Way; 14] = [
         Way::CleanOnly,
         Way::Noisy,
         Way::Rounds,
@@ -102,11 +108,19 @@ impl Way {
         Way::Bilevel,
         Way::BilevelOwn,
         Way::Weights,
+        Way::ClassWeights,
+        Way::Trust,
+        Way::Tau,
     ];
 
     /// Whether it has an upper variable. ([`EmOwn`](Self::EmOwn)'s is private and moves by the M-step.)
     pub fn is_bilevel(self) -> bool {
-        matches!(self, Way::EmOwn | Way::Bilevel | Way::BilevelOwn | Way::Weights)
+        self.weighs() || matches!(self, Way::EmOwn | Way::Bilevel | Way::BilevelOwn)
+    }
+
+    /// Whether given rows count by weights that the upper level decides.
+    pub fn weighs(self) -> bool {
+        matches!(self, Way::Weights | Way::ClassWeights | Way::Trust | Way::Tau)
     }
 
     /// Whether its matrix is made of counts; else of logits.
@@ -242,7 +256,10 @@ impl<T: Real> Labels<T> {
         if matches!(model, Model::Bert(_)) {
             return Err("texts enter as numbers of a pretrained model, not as tokens".into());
         }
-        if !(choices.tau >= 0.0 && choices.tau.is_finite() && (choices.tau > 0.0 || !choices.learn_tau)) {
+        if !(choices.tau >= 0.0
+            && choices.tau.is_finite()
+            && (choices.tau > 0.0 || !choices.learn_tau && way != Way::Tau))
+        {
             return Err(format!("tau is {}; it must be 0 or more, above 0 where it is learned", choices.tau));
         }
         if !(choices.checked_weight >= 0.0 && choices.checked_weight.is_finite()) {
@@ -490,9 +507,24 @@ impl<T: Real> Labels<T> {
         }
     }
 
+    /// Which of x's numbers weighs a given row, if one does.
+    fn group(&self, agent: usize, place: usize) -> Option<usize> {
+        match self.way {
+            Way::Weights => Some(place),
+            Way::ClassWeights => Some(self.sites[agent].labels[place] as usize),
+            Way::Trust => Some(0),
+            _ => None,
+        }
+    }
+
+    /// Whether ln τ is the last of x's numbers.
+    fn learns_tau(&self) -> bool {
+        self.choices.learn_tau || self.way == Way::Tau
+    }
+
     /// τ of the lower level.
     fn lower_tau(&self, x: &[T]) -> f64 {
-        match (self.choices.learn_tau, x.last()) {
+        match (self.learns_tau(), x.last()) {
             (true, Some(x)) => x.f64().exp(),
             _ => self.choices.tau,
         }
@@ -509,13 +541,15 @@ impl<T: Real> Labels<T> {
         mut to: impl FnMut(usize, f64),
     ) {
         let tau = self.lower_tau(x);
-        if self.way == Way::Weights {
-            let weight = |place: usize| sigmoid(x[place].f64());
+        if self.way.weighs() {
+            let group = |place: usize| self.group(agent, place);
+            let weight = |place: usize| group(place).map_or(1.0, |g| sigmoid(x[g].f64()));
             let seen = self.gradient((agent, k), (checked, given), Loss::Label, weight, w, gw);
             let (place, _, each) = self.batch(agent, 0, k);
             for (j, loss) in seen.losses.iter().enumerate() {
+                let Some(group) = group(place(j)) else { break };
                 let weight = weight(place(j));
-                to(place(j), given * each * weight * (1.0 - weight) * loss);
+                to(group, given * each * weight * (1.0 - weight) * loss);
             }
         } else {
             let t = self.matrix(x);
@@ -523,7 +557,7 @@ impl<T: Real> Labels<T> {
             self.matrix_gradient(&t, &seen.counts, |at, value| to(at, given * value));
         }
         add_scaled(gw, T::of(given * tau), w);
-        if self.choices.learn_tau {
+        if self.learns_tau() {
             to(x.len() - 1, given * tau / 2.0 * norm_squared(w));
         }
     }
@@ -556,7 +590,7 @@ impl<T: Real> Labels<T> {
 
     /// Before given rows are learned with T, or with weights: both models learn alike, and T follows y.
     fn before(&self, at: (usize, usize), x: &[T], [y, z]: [&[T]; 2], [dx, dy, dz]: [&mut [T]; 3]) {
-        let weights = self.way == Way::Weights;
+        let weights = self.way.weighs();
         let (factors, loss) = if weights { ((1.0, 0.0), Loss::Label) } else { self.start_loss() };
         let seen = self.gradient(at, factors, loss, |_| 1.0, y, dy);
         self.gradient(at, factors, loss, |_| 1.0, z, dz);
@@ -627,9 +661,12 @@ impl<T: Real> Bilevel<T> for Labels<T> {
     }
 
     fn upper(&self) -> Upper {
-        let more = usize::from(self.choices.learn_tau);
+        let more = usize::from(self.learns_tau());
         let matrix = self.net.classes * self.net.classes + more;
         match self.way {
+            Way::ClassWeights => Upper::Shared(self.net.classes + more),
+            Way::Trust => Upper::Private(vec![1 + more; self.sites.len()]),
+            Way::Tau => Upper::Shared(1),
             Way::Weights => Upper::Private(self.sites.iter().map(|s| s.given + more).collect()),
             Way::BilevelOwn | Way::EmOwn => Upper::Private(vec![matrix; self.sites.len()]),
             _ => Upper::Shared(matrix),
@@ -648,7 +685,7 @@ impl<T: Real> Bilevel<T> for Labels<T> {
 
     fn grad_g(&self, agent: usize, k: usize, x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]) -> Result<()> {
         gx.fill(T::ZERO);
-        self.lower_level((agent, k), (0.0, 1.0), x, y, gy, |c, d| gx[c] = T::of(d));
+        self.lower_level((agent, k), (0.0, 1.0), x, y, gy, |c, d| gx[c] += T::of(d));
         Ok(())
     }
 
@@ -675,7 +712,7 @@ impl<T: Real> Bilevel<T> for Labels<T> {
             Model::Mlp(_) => self.net.start(self.seed),
             _ => vec![0.0; self.net.width()],
         };
-        let tau = self.choices.learn_tau.then(|| self.choices.tau.ln());
+        let tau = self.learns_tau().then(|| self.choices.tau.ln());
         let x = match self.way {
             // Logits of the same number are the same probabilities.
             _ if !self.way.is_bilevel() => Vec::new(),
@@ -684,6 +721,9 @@ impl<T: Real> Bilevel<T> for Labels<T> {
                 Some(tau) => self.sites.iter().map(|s| [vec![0.0; s.given], vec![tau]].concat()).collect(),
             },
             Way::EmOwn => vec![vec![1.0 / (classes * classes) as f64; classes * classes]],
+            Way::ClassWeights => vec![vec![0.0; classes].into_iter().chain(tau).collect()],
+            Way::Trust => vec![[0.0].into_iter().chain(tau).collect()],
+            Way::Tau => vec![tau.into_iter().collect()],
             _ => vec![vec![0.0; classes * classes].into_iter().chain(tau).collect()],
         };
         if self.way.has_matrix() && !self.way.is_bilevel() {

@@ -251,7 +251,7 @@ fn own_counts_are_those_of_own_rows() {
 #[test]
 fn bilevel_gradients_and_directions() {
     for model in MODELS {
-        for way in [Way::Bilevel, Way::BilevelOwn, Way::Weights] {
+        for way in Way::ALL.into_iter().filter(|w| w.is_bilevel() && *w != Way::EmOwn) {
             for learn_tau in [false, true] {
                 let p = problem(model, way, learn_tau);
                 let n = p.net.width();
@@ -262,10 +262,19 @@ fn bilevel_gradients_and_directions() {
                     };
                     let (x, y, z) = (random(upper, 1), random(n, 2), random(n, 3));
                     let g = |x: &[f64], y: &[f64]| {
-                        let tau = if learn_tau { x[x.len() - 1].exp() } else { 0.05 };
-                        let t = (way != Way::Weights).then(|| softmax_rows(&x[..9]));
-                        let weights = (way == Way::Weights).then_some(x);
-                        given_loss(&p, i, y, t.as_deref(), weights) + tau / 2.0 * square(y)
+                        let learned = learn_tau || way == Way::Tau;
+                        let tau = if learned { x[x.len() - 1].exp() } else { 0.05 };
+                        let t = way.has_matrix().then(|| softmax_rows(&x[..9]));
+                        let s = &p.sites[i];
+                        let weights: Option<Vec<f64>> = match way {
+                            Way::Weights => Some(x[..s.given].to_vec()),
+                            Way::ClassWeights => {
+                                Some(s.labels[..s.given].iter().map(|l| x[*l as usize]).collect())
+                            }
+                            Way::Trust => Some(vec![x[0]; s.given]),
+                            _ => None,
+                        };
+                        given_loss(&p, i, y, t.as_deref(), weights.as_deref()) + tau / 2.0 * square(y)
                     };
                     let (mut gx, mut gy) = (vec![f64::NAN; upper], vec![f64::NAN; n]);
                     p.grad_g(i, 0, &x, &y, &mut gx, &mut gy).unwrap();
