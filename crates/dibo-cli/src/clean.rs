@@ -59,11 +59,12 @@ pub struct Options {
     #[arg(long, default_value_t = 64)]
     hidden: usize,
     /// Ways to try: clean-only, noisy, rounds, noisy-rounds, em, em-own, joint, bilevel, bilevel-own,
-    /// weights, class-weights, trust, tau, gold
+    /// weights, class-weights, trust, tau, gold; with /given after a way with a noise matrix, it starts from
+    /// given rows instead of checked ones
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "clean-only,noisy,rounds,noisy-rounds,em,em-own,joint,bilevel"
+        default_value = "clean-only,noisy,rounds,noisy-rounds,em,em-own,joint,joint/given,bilevel"
     )]
     ways: Vec<String>,
     /// Iterations [default: forty times through a site's rows, between 800 and 6000]
@@ -221,8 +222,16 @@ impl Options {
             image_size,
             most_categories: self.categories,
         };
+        let began = std::time::Instant::now();
         let sites = sites::read(&Files { rows: self.files.clone(), checked: self.checked.clone() }, &roles)?;
         let most = |of: fn(&sites::Own) -> usize| sites.iter().map(of).max().unwrap_or(1);
+        let (rows, seconds) =
+            (sites.iter().map(sites::Own::rows).sum::<usize>(), began.elapsed().as_secs_f64());
+        say!(
+            "{rows} rows of {} sites read in {seconds:.2} s ({:.0} rows a second)",
+            sites.len(),
+            rows as f64 / seconds
+        );
         Ok((most(sites::Own::rows), most(sites::Own::width)))
     }
 }
@@ -233,7 +242,11 @@ const ABOUT: &str = "Every site keeps its own rows. What leaves it are class nam
     taken.";
 
 /// One way as an `[[algorithm]]`.
-fn algorithm(way: &str, step: f64, iterations: usize) -> Result<String> {
+fn algorithm(name: &str, step: f64, iterations: usize) -> Result<String> {
+    let (way, from) = match name.strip_suffix("/given") {
+        Some(way) => (way, "from = \"given\"\n"),
+        None => (name, ""),
+    };
     let Ok(known) = serde_json::from_str::<Way>(&format!("\"{way}\"")) else {
         let names: Vec<String> = Way::ALL
             .iter()
@@ -243,7 +256,7 @@ fn algorithm(way: &str, step: f64, iterations: usize) -> Result<String> {
     };
     let line =
         |start: f64| format!("{{ start = {start:?}, end = {:?}, over = {iterations} }}", start / 100.0);
-    let head = format!("\n[[algorithm]]\nlabel = \"{way}\"\nway = \"{way}\"\n");
+    let head = format!("\n[[algorithm]]\nlabel = \"{name}\"\nway = \"{way}\"\n{from}");
     let upper = match known {
         Way::Weights => 100.0,
         Way::ClassWeights | Way::Trust | Way::Tau => 3.0,

@@ -88,8 +88,15 @@ fn five_files_become_a_list_a_model_and_a_report() {
     assert!(found.len() as f64 > 0.85 * all.len() as f64, "{} of {}", found.len(), all.len());
     let owners = lines(&out.join("owners.csv"));
     assert_eq!((owners.len(), owners[4][0].as_str(), owners[4][1].as_str()), (6, "site3", "144"));
-    for file in ["model.safetensors", "model.json", "model.onnx", "noise.csv", "report.html", "checksums.txt"]
-    {
+    for file in [
+        "model.safetensors",
+        "model.json",
+        "model.onnx",
+        "noise.csv",
+        "cleaned.csv",
+        "report.html",
+        "checksums.txt",
+    ] {
         assert!(out.join(file).exists(), "{file}");
     }
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();

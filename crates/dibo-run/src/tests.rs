@@ -131,6 +131,9 @@ eta = 0.005
 fn short(full: &Experiment) -> Vec<String> {
     let mut short = vec!["run.iterations=3".to_string(), "run.every=1".into()];
     let has = |key: &str| full.settings[0].series.settings.get(key);
+    if has("problem.data").is_some_and(|d| d == "files") {
+        short.extend(["problem.files=[]", "problem.test_file=\"\"", "problem.owner=\"\""].map(String::from));
+    }
     if has("problem.data").is_some() {
         short.extend(["problem.data=mnist-2500", "problem.test=200"].map(String::from));
         if has("problem.model").is_some_and(|m| m == "bert") {

@@ -33,6 +33,7 @@ pub(super) fn export(problem: Arc<Labels<f32>>, parts: Sites) -> Export<f32> {
             judged.push(Judged { agent: *agent, verdicts, weights, decided, matrix: t });
         }
         write(&folder.join("labels.csv"), |file| labels(&problem, &parts, &judged, file))?;
+        write(&folder.join("cleaned.csv"), |file| cleaned(&problem, &parts, &judged, file))?;
         write(&folder.join("owners.csv"), |file| owners(&problem, &parts, &judged, file))?;
         write(&folder.join("learned.csv"), |file| decided(&parts, &judged, file))?;
         write(&folder.join("noise.csv"), |file| matrices(&parts, &judged, file))
@@ -212,6 +213,21 @@ fn labels(problem: &Labels<f32>, parts: &Sites, judged: &[Judged], out: &mut Csv
             if verdict.suggested == given { "False" } else { "True" },
             &format!("{weight:.6e}"),
         ])?;
+    }
+    Ok(())
+}
+
+/// Every judged row in the order of its file with the label that it should have.
+fn cleaned(problem: &Labels<f32>, parts: &Sites, judged: &[Judged], out: &mut Csv) -> Result<()> {
+    out.write_record(["id", "owner", "label", "given_label"])?;
+    let classes = &parts.agreed[0].classes;
+    for (place, j) in judged.iter().enumerate() {
+        let (owner, labels) = (parts.owner(place, j.agent), &problem.site(j.agent).labels);
+        for (row, (verdict, given)) in j.verdicts.iter().zip(labels).enumerate() {
+            let id = parts.own.get(place).map_or_else(|| row.to_string(), |o| o.id(row));
+            let label = &classes[verdict.suggested as usize];
+            out.write_record([id.as_str(), &owner, label, &classes[*given as usize]])?;
+        }
     }
     Ok(())
 }
