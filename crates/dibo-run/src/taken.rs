@@ -10,7 +10,7 @@ use std::path::Path;
 const SHOWN: usize = 20;
 
 /// The file that says which setting was chosen.
-const CHOSEN: &str = "chosen";
+const CHOSEN: &str = "chosen.txt";
 
 /// Copies the files of one setting to the top of a results folder.
 pub fn put_in_front(out: &Path, series: usize) -> Result<()> {

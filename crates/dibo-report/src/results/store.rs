@@ -29,11 +29,36 @@ const OWN_FILES: &[&str] = &[
     "report.html",
     "tune.csv",
     "best.toml",
+    "labels.csv",
+    "cleaned.csv",
+    "owners.csv",
+    "noise.csv",
+    "learned.csv",
+    "model.json",
+    "model.onnx",
+    "model.safetensors",
+    "peers.json",
 ];
 /// Folders that dibo itself makes in a results folder.
-const OWN_FOLDERS: &[&str] = &["runs", "plots", "tracks", "agents"];
+const OWN_FOLDERS: &[&str] = &["runs", "plots", "tracks", "agents", "taken"];
 /// How the files that dibo itself writes into these end.
-const OWN_ENDINGS: &[&str] = &["done", "checkpoint", "track", "rows", "left", "log", "svg", "png", "tmp"];
+const OWN_ENDINGS: &[&str] = &[
+    "done",
+    "checkpoint",
+    "track",
+    "rows",
+    "left",
+    "agreed",
+    "log",
+    "svg",
+    "png",
+    "tmp",
+    "csv",
+    "txt",
+    "json",
+    "onnx",
+    "safetensors",
+];
 /// What is kept to go on with: nothing for a reader.
 const WORKING: &[&str] = &["runs", "tracks", "agents"];
 

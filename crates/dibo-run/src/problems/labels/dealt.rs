@@ -16,8 +16,11 @@ pub fn totals(sites: &[Arc<Site>]) -> Totals {
     Totals { given: sum(|s| s.given), checked: sum(|s| s.checked) }
 }
 
+/// Sites, test rows, and how pixels are scaled.
+pub type Dealt = (Vec<Arc<Site>>, Arc<Site>, Vec<(f32, f32)>);
+
 /// A built-in data set dealt out to sites, with the test set and the scaling of pixels.
-pub fn dealt(k: &LabelsKeys, seed: u64) -> Result<(Vec<Arc<Site>>, Arc<Site>, Vec<(f32, f32)>)> {
+pub fn dealt(k: &LabelsKeys, seed: u64) -> Result<Dealt> {
     let (mut train, test) = data::load(&k.data)?;
     if k.samples > 0 && k.samples < train.len() {
         let mut some: Vec<u32> = (0..train.len() as u32).collect();

@@ -13,7 +13,7 @@ use dibo::algorithm::Needs;
 use dibo::data::{Noise, Scaling};
 use dibo::network::{Network, Simulator};
 use dibo::problem::learning::labels::{Choices, From, Totals};
-use dibo::problem::learning::{Labels, Model, Site, Way};
+use dibo::problem::learning::{Labels, Model, Net, Site, Way};
 use dibo_learn::{Choice, Encoded, Encoding, Roles};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -275,7 +275,8 @@ impl LabelsKeys {
             None => talk(&mut Simulator::new(ask.links.clone(), ask.threads.clone()))?,
         };
         let agreed: Vec<Agreed> = postcard::from_bytes(&kept).context("what was agreed on cannot be read")?;
-        let mut sites = vec![Arc::new(Site::default()); agents];
+        let nobody = Arc::new(Site::default());
+        let mut sites = vec![nobody; agents];
         for ((agent, own), agreed) in owned.iter().zip(&own).zip(&agreed) {
             sites[*agent] = Arc::new(own.site(agreed, self.held, *agent, ask.seed)?);
         }
@@ -316,7 +317,8 @@ impl Kind for LabelsProblem {
             let close = did_you_mean(&k.data, DATA);
             return Err(format!("data is '{}'; known are {}{close}", k.data, DATA.join(", ")));
         }
-        if !k.has_files() && !(k.files.is_empty() && k.checked_files.is_empty() && k.test_file.is_empty()) {
+        let names = k.files.iter().chain(&k.checked_files).chain([&k.test_file]);
+        if !k.has_files() && names.into_iter().any(|f| !f.is_empty()) {
             return Err(format!("files are given, but data is '{}'; write data = \"files\"", k.data));
         }
         if ![0, 2].contains(&k.image_size.len()) || k.image_size.contains(&0) {
@@ -361,11 +363,11 @@ impl Kind for LabelsProblem {
         };
         let (agreed, model) = (&parts.agreed[0], self.model());
         let (width, classes) = (agreed.encoding.width(), agreed.classes.len());
+        let net = Net { pixels: width, classes, model };
         let sites = parts.sites.clone();
-        let problem: Labels<f32> =
-            Labels::new(sites, width, classes, model, self.way, self.choices, parts.totals, ask.seed)
-                .map_err(anyhow::Error::msg)?
-                .threads(ask.threads.clone());
+        let problem: Labels<f32> = Labels::new(sites, net, self.way, self.choices, parts.totals, ask.seed)
+            .map_err(anyhow::Error::msg)?
+            .threads(ask.threads.clone());
         let problem = match &parts.test {
             Some(test) => problem.test(test.clone()),
             None => problem,

@@ -114,7 +114,7 @@ impl<T: Real> Labels<T> {
     }
 
     /// The model of one agent: its parameters, and its noise matrix where the way has one.
-    pub fn result<'a>(&self, views: &'a [View<'_, T>], row: usize) -> Option<(Vec<T>, Option<Vec<f64>>)> {
+    pub fn result(&self, views: &[View<'_, T>], row: usize) -> Option<(Vec<T>, Option<Vec<f64>>)> {
         let measured = self.measured(views)?;
         let (w, t) = self.parts(measured.row(row));
         Some((w.to_vec(), t))

@@ -239,14 +239,13 @@ impl<T: Real> Labels<T> {
     /// the batches.
     pub fn new(
         sites: Vec<Arc<Site>>,
-        width: usize,
-        classes: usize,
-        model: Model,
+        net: Net,
         way: Way,
         choices: Choices,
         totals: Totals,
         seed: u64,
     ) -> Result<Self, String> {
+        let Net { pixels: width, classes, model } = net;
         if !(2..=256).contains(&classes) {
             return Err(format!("{classes} classes; there must be between 2 and 256"));
         }
@@ -297,7 +296,7 @@ impl<T: Real> Labels<T> {
         Ok(Labels {
             orders: orders.collect(),
             test: None,
-            net: Net { pixels: width, classes, model },
+            net,
             way,
             choices,
             totals,

@@ -31,6 +31,10 @@ fn totals(sites: &[Arc<Site>]) -> Totals {
     Totals { given: sum(|s| s.given), checked: sum(|s| s.checked) }
 }
 
+fn net(model: Model) -> Net {
+    Net { pixels: WIDTH, classes: CLASSES, model }
+}
+
 fn problem(model: Model, way: Way, learn_tau: bool) -> Labels<f64> {
     let sites = sites(3);
     let choices = Choices {
@@ -42,7 +46,7 @@ fn problem(model: Model, way: Way, learn_tau: bool) -> Labels<f64> {
         learn_tau,
         ..Choices::default()
     };
-    Labels::new(sites.clone(), WIDTH, CLASSES, model, way, choices, totals(&sites), 5).unwrap()
+    Labels::new(sites.clone(), net(model), way, choices, totals(&sites), 5).unwrap()
 }
 
 /// A model's probabilities for a row, by the definition.
@@ -202,8 +206,7 @@ fn a_start_from_given_rows_counts_checked_ones() {
     let sites = sites(3);
     let choices = Choices { batch: 0, checked_batch: 0, warm: 9, from: From::Given, ..Choices::default() };
     let totals = totals(&sites);
-    let make =
-        |way| Labels::new(sites.clone(), WIDTH, CLASSES, Model::Linear, way, choices, totals, 5).unwrap();
+    let make = |way| Labels::new(sites.clone(), net(Model::Linear), way, choices, totals, 5).unwrap();
     let (gold, noisy): (Labels<f64>, Labels<f64>) =
         (make(Way::Gold), problem(Model::Linear, Way::Noisy, false));
     let n = gold.net.width();
@@ -301,8 +304,7 @@ fn batches_see_every_row_alike() {
     let sites = sites(3);
     let choices = Choices { batch: 3, checked_batch: 1, warm: 0, ..Choices::default() };
     let p: Labels<f64> =
-        Labels::new(sites.clone(), WIDTH, CLASSES, Model::Linear, Way::Noisy, choices, totals(&sites), 5)
-            .unwrap();
+        Labels::new(sites.clone(), net(Model::Linear), Way::Noisy, choices, totals(&sites), 5).unwrap();
     let whole = problem(Model::Linear, Way::Noisy, false);
     let w = random(p.net.width(), 8);
     for i in 0..3 {
@@ -395,8 +397,9 @@ fn sums_of_agents_are_the_metrics_of_all() {
 fn wrong_values_are_refused() {
     let sites = sites(3);
     let make = |choices: Choices, classes: usize, totals: Totals| {
-        let model = Model::Linear;
-        Labels::<f64>::new(sites.clone(), WIDTH, classes, model, Way::Em, choices, totals, 5).err().unwrap()
+        Labels::<f64>::new(sites.clone(), Net { classes, ..net(Model::Linear) }, Way::Em, choices, totals, 5)
+            .err()
+            .unwrap()
     };
     let right = totals(&sites);
     assert!(make(Choices { tau: -1.0, ..Choices::default() }, 3, right).starts_with("tau"));
