@@ -4,7 +4,6 @@ use super::LANES;
 use super::simd::Fused;
 #[cfg(target_arch = "x86_64")]
 use super::simd::Registers;
-use super::tuning::{RUN, RUNS};
 
 /// Φ and M by feature and group of states. The last group ends at the last state and so overlaps the one
 /// before; `reduce` has zeros there, so that no state counts twice in a sum.
@@ -219,12 +218,6 @@ fn directions_of_block<V: Fused>(block: Block<'_>) {
 
 /// The directions of a block's agents, with the CPU's registers.
 pub(crate) fn directions(block: Block<'_>) {
-    directions_in(RUNS, block);
-}
-
-/// The same with every so manieth run in narrower registers.
-#[inline(always)]
-pub(super) fn directions_in(runs: usize, block: Block<'_>) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{__m256d, __m512d};
@@ -232,26 +225,13 @@ pub(super) fn directions_in(runs: usize, block: Block<'_>) {
         fn avx512(block: Block<'_>) {
             directions_of_block::<Registers<__m512d, 1>>(block)
         }
-        /// AVX-512 has twice as many registers of half the width, too.
-        #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-        fn half_of_avx512(block: Block<'_>) {
-            directions_of_block::<Registers<__m256d, 2>>(block)
-        }
         #[target_feature(enable = "avx2,fma")]
         fn avx2(block: Block<'_>) {
             directions_of_block::<Registers<__m256d, 2>>(block)
         }
         // SAFETY: the CPU has the features of its level.
         match super::cpu::level() {
-            3 => {
-                let Block { owned, stride, v, d, .. } = block;
-                let rows = v.chunks(RUN * stride).zip(d.chunks_mut(RUN * stride));
-                for (i, (owned, (v, d))) in owned.chunks(RUN).zip(rows).enumerate() {
-                    let run = Block { owned, v, d, ..block };
-                    unsafe { if i % runs == runs - 1 { half_of_avx512(run) } else { avx512(run) } }
-                }
-                return;
-            }
+            3 => return unsafe { avx512(block) },
             2 => return unsafe { avx2(block) },
             _ => {}
         }

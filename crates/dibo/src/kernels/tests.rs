@@ -1,8 +1,7 @@
 //! What each special way gains, in per cent of the time with it: on a quiet machine,
 //! `cargo test --release -p dibo --lib gain -- --ignored --nocapture --test-threads 1`.
-use super::bellman::directions_in;
 use super::exchange::mix_by;
-use super::tuning::{OPEN, RUNS, Ways};
+use super::tuning::{OPEN, Ways};
 use super::*;
 use crate::graph::{ErdosRenyi, Static};
 use crate::memory::{Buffer, zeros};
@@ -106,37 +105,6 @@ fn what_ways_gain() {
             }
             println!();
         }
-    }
-}
-
-/// Policy evaluation with every fourth run of agents in narrower registers, followed by a round. Turns are
-/// longer than a CPU takes to change its clock.
-#[test]
-#[ignore = "a measurement"]
-fn what_narrower_runs_gain() {
-    let (states, features, stride) = (20, 5, 48);
-    let tables = [Tables::new(states, &numbers::<f64>(100, 1), &numbers::<f64>(100, 2))];
-    for n in [10, 100, 1000, 4000] {
-        let mixing: Mixing<f64> = Sequence::uniform(Static::ring(n)).at(0);
-        let links = Links { csr: mixing.graph.csr(), a: mixing.a.weights(), b: mixing.b.weights() };
-        let (rewards, table_of) = (numbers::<f64>(32 * n, 3), vec![0; n]);
-        let (owned, eta) = (Vec::from_iter(0..n), vec![1e-3; stride]);
-        let job = |runs: usize| {
-            let [mut v, mut t, mut d] = [4, 5, 6].map(|salt| numbers::<f64>(n * stride, salt));
-            let mut workspace = vec![Buffer::new(64); 2];
-            let (tables, table_of, rewards, owned, eta) = (&tables, &table_of, &rewards, &owned, &eta);
-            move || {
-                let (pull, push) = (Some((&mut v, &eta[..])), Some(&mut t));
-                let exchange = Exchange { shape: (n, stride), pull, push, d: &d, pending: true };
-                mix(exchange, links, &Threads::one(), &mut workspace);
-                let (c, rewards) = (Factors { f: 0.1, g: 0.2, tau: 0.1 }, (&rewards[..], 32));
-                let (v, d) = (&v[..], &mut d[..]);
-                let noisy = None;
-                directions_in(runs, Block { tables, table_of, rewards, c, owned, noisy, stride, v, d });
-            }
-        };
-        let [open, closed] = race(100.0 * TURN, [&mut job(RUNS), &mut job(usize::MAX)]);
-        println!("narrower runs, {n} agents, {features} features: {:.1} %", 100.0 * (closed / open - 1.0));
     }
 }
 

@@ -57,13 +57,6 @@ pub const LEAST_GROUPS: usize = 1 << 9;
 /// The same in numbers, where whole rows are handed over.
 pub const LEAST_NUMBERS: usize = 1 << 14;
 
-/// Agents in a run of policy evaluation. Of [`RUNS`] runs the last is done in registers of half the width,
-/// to the same bits: a CPU that multiplies in its widest registers for some 30 µs on end lowers its clock,
-/// by a seventh where it was measured, and all that follows pays for it.
-pub const RUN: usize = 64;
-/// Every so manieth run is done in narrower registers.
-pub const RUNS: usize = 4;
-
 /// Rows of a matrix product that meet one piece of the right operand before the next one does.
 pub const BAND: usize = 192;
 /// Depth of that piece, at most: what the first-level cache holds. Sums over more are taken piece by piece.
