@@ -298,7 +298,7 @@ impl Problem {
             ask.on_host("learning with 64-bit numbers")?;
             let problem: Learning<f64> = self.learning(ask)?;
             let (data_bytes, finale) = (problem.dealt().bytes() as u64, finale(&problem));
-            return Ok(Built { problem: Numbers::F64(Box::new(problem), finale), data_bytes, note: None });
+            return Ok(Built { problem: Numbers::F64(Arc::new(problem), finale), data_bytes, note: None });
         }
         let problem: Learning<f32> = self.learning(ask)?;
         let data_bytes = problem.dealt().bytes() as u64;
@@ -306,13 +306,13 @@ impl Problem {
             let blocks = SingleLevel::blocks(&problem);
             let (problem, note) = device.problem(problem, ask.algorithm, blocks)?;
             return Ok(Built {
-                problem: Numbers::F32(problem, Finale::default()),
+                problem: Numbers::F32(problem.into(), Finale::default()),
                 data_bytes,
                 note: Some(note),
             });
         }
         let finale = finale(&problem);
-        Ok(Built { problem: Numbers::F32(Box::new(problem), finale), data_bytes, note: None })
+        Ok(Built { problem: Numbers::F32(Arc::new(problem), finale), data_bytes, note: None })
     }
 
     /// The problem on the host.

@@ -19,6 +19,7 @@ use dibo::rows::{Threads, View};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
+use std::sync::Arc;
 
 /// What a problem is built for.
 pub struct Ask<'a> {
@@ -95,12 +96,12 @@ impl<T> Default for Finale<T> {
     }
 }
 
-/// A problem of either type of numbers.
+/// A problem of either type of numbers, which what is made of its end may hold, too.
 pub enum Numbers {
     /// 32 bits.
-    F32(Box<dyn Bilevel<f32>>, Finale<f32>),
+    F32(Arc<dyn Bilevel<f32>>, Finale<f32>),
     /// 64 bits.
-    F64(Box<dyn Bilevel<f64>>, Finale<f64>),
+    F64(Arc<dyn Bilevel<f64>>, Finale<f64>),
 }
 
 /// A problem that has been made.
@@ -116,7 +117,7 @@ pub struct Built {
 impl Built {
     /// A problem with 64-bit numbers and nothing else to say.
     pub fn new(problem: impl Bilevel<f64> + 'static) -> Self {
-        Built { problem: Numbers::F64(Box::new(problem), Finale::default()), data_bytes: 0, note: None }
+        Built { problem: Numbers::F64(Arc::new(problem), Finale::default()), data_bytes: 0, note: None }
     }
 }
 

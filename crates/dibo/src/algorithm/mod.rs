@@ -9,6 +9,7 @@ mod descent;
 mod describe;
 pub mod double_loop;
 pub mod fab;
+mod fab_family;
 mod itd;
 mod penalty;
 pub mod push_asgd;

@@ -8,7 +8,6 @@ pub mod learning;
 mod policy_evaluation;
 mod quadratic;
 mod robust;
-mod shared;
 
 pub use constants::{ClosedForms, Constants, estimate, penalty_gradient};
 pub use counted::{Counted, Oracle};

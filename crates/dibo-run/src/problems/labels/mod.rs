@@ -378,7 +378,7 @@ impl Kind for LabelsProblem {
         let pool = export::pool(parts.sites.clone(), parts.test.clone(), width);
         let export = export::export(problem.clone(), parts);
         let finale = Finale { picture, export: Some(export), pool: Some(pool) };
-        Ok(Built { problem: Numbers::F32(Box::new(problem), finale), data_bytes, note: None })
+        Ok(Built { problem: Numbers::F32(problem, finale), data_bytes, note: None })
     }
 
     fn is_own(&self) -> bool {

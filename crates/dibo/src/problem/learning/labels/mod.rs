@@ -274,7 +274,8 @@ impl<T: Real> Labels<T> {
             return Err("learn_tau has no effect in this way".into());
         }
         if totals.checked < 1.0 && way != Way::Noisy && way != Way::NoisyRounds {
-            return Err("nobody has a checked row to learn from; this way needs some".into());
+            let way_out = "only the ways noisy and noisy-rounds need none";
+            return Err(format!("nobody has a checked row to learn from; {way_out}"));
         }
         for (i, site) in sites.iter().enumerate() {
             let right = site.features.len() == site.rows() * width
