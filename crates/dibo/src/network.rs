@@ -6,7 +6,7 @@ pub use lossy::{Ends, Lossy};
 pub use received::{Workspace, mix_received};
 
 use crate::error::{Error, Result};
-use crate::kernels::{self, Exchange, Links};
+use crate::kernels::{Exchange, Links};
 use crate::mixing::{Mixing, Sequence};
 use crate::rows::{Buffer, Real, Rows, Threads};
 
@@ -272,7 +272,7 @@ fn mix_lane<T: Real>(
         d: lane.d.map_or(&[], |d| d.data()),
         pending: std::mem::take(&mut lane.pending),
     };
-    kernels::mix(exchange, links(mixing), threads, workspace);
+    T::mix(exchange, links(mixing), threads, workspace);
 }
 
 fn links<T: Real>(mixing: &Mixing<T>) -> Links<'_, T> {

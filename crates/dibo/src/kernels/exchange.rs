@@ -8,7 +8,7 @@ use crate::memory::Buffer;
 
 /// Who hears whom, and the weights of the pull and of the push.
 #[derive(Clone, Copy)]
-pub(crate) struct Links<'a, T> {
+pub struct Links<'a, T> {
     pub csr: Csr<'a>,
     pub a: Weights<'a, T>,
     pub b: Weights<'a, T>,
@@ -16,7 +16,7 @@ pub(crate) struct Links<'a, T> {
 
 /// The stacks of an exchange in which every row hears rows of the same stacks. Any of v and t may be missing;
 /// without t nothing is taken off v.
-pub(crate) struct Exchange<'a, T> {
+pub struct Exchange<'a, T> {
     /// Rows and the distance between them; all stacks have as many, of this size.
     pub shape: (usize, usize),
     /// v, and a step for each column.
@@ -30,7 +30,7 @@ pub(crate) struct Exchange<'a, T> {
 }
 
 /// The rows that are written from old ones that lie apart.
-pub(crate) struct New<'a, T> {
+pub struct New<'a, T> {
     /// Rows and the distance between them; that of the old rows is the same.
     pub shape: (usize, usize),
     /// v, and a step for each column.
@@ -44,7 +44,7 @@ pub(crate) struct New<'a, T> {
 }
 
 /// How work is split over threads.
-pub(crate) enum Cut {
+pub enum Cut {
     /// By rows, each thread at least so many.
     Rows(usize),
     /// By columns.
@@ -80,15 +80,37 @@ impl<T: Real> Out<'_, T> {
     }
 }
 
+/// The two ways to mix, compiled here once for each kind of number; generic ones would be compiled again by
+/// every crate that runs an algorithm.
+pub trait Mixes: Sized {
+    #[doc(hidden)]
+    fn mix(
+        exchange: Exchange<'_, Self>,
+        links: Links<'_, Self>,
+        threads: &Threads,
+        workspace: &mut [Buffer<Self>],
+    );
+    #[doc(hidden)]
+    fn mix_from(new: New<'_, Self>, old: Pair<&[Self]>, links: Links<'_, Self>, cut: Cut, threads: &Threads);
+}
+
+macro_rules! mixes {
+    ($($t:ty),*) => {
+        $(impl Mixes for $t {
+            fn mix(e: Exchange<'_, $t>, links: Links<'_, $t>, threads: &Threads, workspace: &mut [Buffer<$t>]) {
+                mix_by(OPEN, e, links, threads, workspace);
+            }
+            fn mix_from(new: New<'_, $t>, old: Pair<&[$t]>, links: Links<'_, $t>, cut: Cut, threads: &Threads) {
+                write_new(new, old, links, cut, threads);
+            }
+        })*
+    };
+}
+mixes!(f32, f64);
+
 /// New rows from old ones that lie apart: the rows of all whom the new rows hear, by the numbers that `links`
 /// has for them. The new rows' own come first. What is not mixed has no old rows.
-pub(crate) fn mix_from<T: Real>(
-    new: New<'_, T>,
-    old: Pair<&[T]>,
-    links: Links<'_, T>,
-    cut: Cut,
-    threads: &Threads,
-) {
+fn write_new<T: Real>(new: New<'_, T>, old: Pair<&[T]>, links: Links<'_, T>, cut: Cut, threads: &Threads) {
     let New { shape: (rows, stride), pull, push, d, plus } = new;
     let v = pull.map(|(v, eta)| (Disjoint::new(v), eta));
     let out = Out { v, t: push.map(Disjoint::new) };
@@ -113,17 +135,7 @@ pub(crate) fn mix_from<T: Real>(
     }
 }
 
-/// One exchange. `workspace` has a buffer for each thread, and two at least.
-pub(crate) fn mix<T: Real>(
-    exchange: Exchange<'_, T>,
-    links: Links<'_, T>,
-    threads: &Threads,
-    workspace: &mut [Buffer<T>],
-) {
-    mix_by(OPEN, exchange, links, threads, workspace);
-}
-
-/// The same by the ways that are open.
+/// One exchange by the ways that are open. `workspace` has a buffer for each thread, and two at least.
 #[inline(always)]
 pub(super) fn mix_by<T: Real>(
     ways: Ways,
@@ -200,7 +212,7 @@ fn whole<T: Real>(
         d,
         plus: if pending { d } else { &[] },
     };
-    mix_from(new, Pair { v: old_v, t: old_t }, links, Cut::Rows(least), threads);
+    write_new(new, Pair { v: old_v, t: old_t }, links, Cut::Rows(least), threads);
 }
 
 /// Without a second pair of stacks more of the run's memory stays in the cache. The last row, which may hear

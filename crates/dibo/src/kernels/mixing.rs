@@ -13,7 +13,7 @@ type Group<T> = [T; GROUP];
 /// Which rows flow into which: row `i` receives from `from[start[i]..start[i + 1]]`, in agent order, itself
 /// included.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Csr<'a> {
+pub struct Csr<'a> {
     /// Where each row's senders begin; one longer than the number of rows.
     pub start: &'a [u32],
     /// Senders.
@@ -22,7 +22,7 @@ pub(crate) struct Csr<'a> {
 
 /// The weights of a sparse matrix.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Weights<'a, T> {
+pub enum Weights<'a, T> {
     /// One number per receiving row.
     Receiver(&'a [T]),
     /// One number per sending row.
@@ -204,7 +204,7 @@ for_each_cpu! {
 
 /// A pair of stacks that are mixed over the same links: decisions v and trackers t.
 #[derive(Clone, Copy)]
-pub(crate) struct Pair<V> {
+pub struct Pair<V> {
     /// Decisions.
     pub v: V,
     /// Trackers.

@@ -25,7 +25,7 @@ pub(crate) use bellman::{Block, Factors, Tables, directions};
 pub(crate) use cpu::cpu_name;
 pub(crate) use disjoint::{Layout, for_each_part, for_each_row, for_each_rows, update};
 pub(crate) use elementwise::*;
-pub(crate) use exchange::{Cut, Exchange, Links, New, mix, mix_from};
+pub(crate) use exchange::{Cut, Exchange, Links, Mixes, New};
 pub(crate) use mixing::{Csr, Pair, Weights};
 pub(crate) use products::product_in_place;
 pub use products::{Matrix, product};

@@ -20,6 +20,7 @@ pub trait Real:
     + SubAssign
     + serde::Serialize
     + serde::de::DeserializeOwned
+    + super::Mixes
     + 'static
 {
     /// 0.

@@ -1,6 +1,6 @@
 //! Mixing the rows of some agents with what others sent: for networks whose agents live in several processes.
 use super::Lane;
-use crate::kernels::{Csr, Cut, Links, New, Pair, Weights, mix_from};
+use crate::kernels::{Csr, Cut, Links, New, Pair, Weights};
 use crate::mixing::Mixing;
 use crate::rows::{Buffer, Real, Threads};
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ pub fn mix_received<T: Real>(
             d: lane.d.map_or(&[], |d| d.data()),
             plus: &[],
         };
-        mix_from(new, Pair { v: old_v, t: old_t }, some.links(), Cut::Columns, threads);
+        T::mix_from(new, Pair { v: old_v, t: old_t }, some.links(), Cut::Columns, threads);
     }
     Ok(())
 }
