@@ -40,3 +40,5 @@ pub mod trace;
 
 pub use engine::Run;
 pub use error::{Error, Result};
+#[doc(hidden)]
+pub use kernels::gains;

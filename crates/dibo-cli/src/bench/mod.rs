@@ -12,7 +12,7 @@ use dibo::network::Network;
 use dibo::problem::Bilevel;
 use dibo::rows::Real;
 use dibo_run::door::Ready;
-use dibo_run::{Registry, Setting};
+use dibo_run::{Registry, Setting, say};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -47,13 +47,15 @@ pub struct Options {
     memory: bool,
 }
 
-/// The two parts.
+/// The parts.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
     /// FAB on policy evaluation: mixing.
     Policy,
     /// FAB on hyper-cleaning: matrix products.
     Cleaning,
+    /// What each special way of the kernels gains.
+    Ways,
 }
 
 /// Measures and prints.
@@ -75,11 +77,18 @@ pub fn run(registry: &Registry, options: &Options) -> Result<()> {
     for path in options.peer.iter().chain(&options.cleaning_peer) {
         ensure!(path.is_file(), "there is no peer {}", path.display());
     }
-    if options.only != Some(Part::Cleaning) {
+    let wanted = |part| options.only.is_none_or(|only| only == part);
+    if wanted(Part::Policy) {
         policy::run(registry, options, cores)?;
     }
-    if options.only != Some(Part::Policy) {
+    if wanted(Part::Cleaning) {
         cleaning::run(registry, options, cores)?;
+    }
+    if wanted(Part::Ways) {
+        say!("\n{:<32} {:<36} {:>8}", "special ways of the kernels", "agents × numbers", "gain");
+        for (way, case, gain) in dibo::gains() {
+            say!("{way:<32} {case:<36} {gain:>6.1} %");
+        }
     }
     Ok(())
 }

@@ -42,6 +42,12 @@ pub fn level() -> u8 {
     }
 }
 
+/// Other CPUs have one kind of registers.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn level() -> u8 {
+    1
+}
+
 /// Compiles a function for several instruction sets and calls the best one that this CPU has. An `unsafe`
 /// one names its registers: `V` holds a group of columns in what the CPU has.
 macro_rules! for_each_cpu {

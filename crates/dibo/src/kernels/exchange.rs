@@ -159,7 +159,11 @@ pub(super) fn mix_by<T: Real>(
     if ways.tiles && bytes > if many && ways.tiles_of_many { WHOLE_OF_MANY } else { WHOLE } {
         return by_tiles(ways, exchange, links, many, threads, workspace);
     }
-    let in_passing = ways.in_passing && exchange.pull.is_some() && entries <= ADDED_IN_PASSING * n;
+    // Narrower registers have too few to add in passing without spilling.
+    let in_passing = ways.in_passing
+        && super::cpu::level() == 3
+        && exchange.pull.is_some()
+        && entries <= ADDED_IN_PASSING * n;
     if exchange.pending && !in_passing {
         exchange.pending = false;
         if let Some(t) = &mut exchange.push {

@@ -12,13 +12,12 @@ mod cpu;
 mod disjoint;
 mod elementwise;
 mod exchange;
+mod gains;
 mod mixing;
 mod products;
 mod real;
 mod simd;
 mod team;
-#[cfg(all(test, not(loom)))]
-mod tests;
 mod tuning;
 
 pub(crate) use bellman::{Block, Factors, Tables, directions};
@@ -26,6 +25,7 @@ pub(crate) use cpu::cpu_name;
 pub(crate) use disjoint::{Layout, for_each_part, for_each_row, for_each_rows, update};
 pub(crate) use elementwise::*;
 pub(crate) use exchange::{Cut, Exchange, Links, Mixes, New};
+pub use gains::gains;
 pub(crate) use mixing::{Csr, Pair, Weights};
 pub(crate) use products::product_in_place;
 pub use products::{Matrix, product};

@@ -1,7 +1,7 @@
-//! The numbers by which kernels choose their way, found by measuring (`dibo bench`, `kernels/tests.rs`). None
+//! The numbers by which kernels choose their way, found by measuring (`dibo bench`). None
 //! changes a bit of a result, but for [`DEPTH`], where a product's sums are cut.
 
-/// The special ways of mixing. All are open; `kernels/tests.rs` closes one at a time to see what it gains.
+/// The special ways of mixing. All are open; `dibo bench` closes one at a time to see what it gains.
 #[derive(Clone, Copy, Debug)]
 pub struct Ways {
     /// Large stacks tile by tile, instead of a second pair of stacks.
