@@ -5,9 +5,9 @@ use crate::threads;
 use anyhow::{Context, Result, bail, ensure};
 use dibo::problem::learning::Way;
 use dibo_learn::{Choice, Roles};
-use dibo_report::results::Manifest;
+use dibo_report::results::{Folder, Manifest};
 use dibo_run::sites::{self, Files};
-use dibo_run::{Registry, fold, say, taken};
+use dibo_run::{Registry, check, fold, runner, say, taken};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use toml::{Table, Value};
@@ -59,14 +59,19 @@ pub struct Options {
     #[arg(long, default_value_t = 64)]
     hidden: usize,
     /// Ways to try: clean-only, noisy, rounds, noisy-rounds, em, em-own, joint, bilevel, bilevel-own,
-    /// weights, class-weights, trust, tau, gold; with /given after a way with a noise matrix, it starts from
-    /// given rows instead of checked ones
+    /// weights, class-weights, trust, tau, tau-columns, tau-classes, gold; with /given after a way with a
+    /// noise matrix, it starts from given rows instead of checked ones; with /tau=0.01 it has that
+    /// regulariser
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "clean-only,noisy,rounds,noisy-rounds,em,em-own,joint,joint/given,bilevel"
     )]
     ways: Vec<String>,
+    /// Learn the numbers of a training instead of looking for wrong labels: regularisers (one, one a column,
+    /// one a class), weights of classes and trust in sites, beside a grid of regularisers
+    #[arg(long, conflicts_with = "ways")]
+    tune: bool,
     /// Iterations [default: forty times through a site's rows, between 800 and 6000]
     #[arg(long)]
     iterations: Option<usize>,
@@ -103,9 +108,27 @@ pub struct Options {
     write: Option<PathBuf>,
 }
 
+/// What `--tune` tries.
+const TUNED: [&str; 10] = [
+    "noisy/tau=0.0001",
+    "noisy/tau=0.001",
+    "noisy/tau=0.01",
+    "noisy/tau=0.1",
+    "tau",
+    "tau-columns",
+    "tau-classes",
+    "class-weights",
+    "trust",
+    "clean-only",
+];
+
 /// Cleans.
-pub fn clean(registry: &Registry, options: Options) -> Result<ExitCode> {
-    let text = options.experiment()?;
+pub fn clean(registry: &Registry, mut options: Options) -> Result<ExitCode> {
+    if options.tune {
+        options.ways = TUNED.map(String::from).into();
+    }
+    let plan = options.plan()?;
+    let text = plan.text(&options.ways, None)?;
     if let Some(file) = &options.write {
         std::fs::write(file, &text).with_context(|| format!("cannot write {}", file.display()))?;
         say!("{} is written; `dibo run {}` runs it", file.display(), file.display());
@@ -113,19 +136,78 @@ pub fn clean(registry: &Registry, options: Options) -> Result<ExitCode> {
     }
     let source = registry.source("clean".into(), &text);
     let experiment = registry.parse(source, "clean", Path::new("."), false)?;
-    let how =
-        How { threads: threads(options.threads)?, device: None, quiet: options.quiet, fresh: options.fresh };
-    let out = options.out.clone();
-    let mut told = String::new();
-    let peers = options.peer.clone();
-    let code = go(registry, experiment, &out, how, &peers, |manifest| {
-        told = choose(manifest, &out)?;
+    let threads = threads(options.threads)?;
+    let fresh = options.fresh;
+    let how = How { threads, device: None, quiet: options.quiet, fresh };
+    let (out, mut told) = (options.out.clone(), String::new());
+    let code = go(registry, experiment, &out, how, &options.peer, |manifest| {
+        let (series, why, held) = choose(manifest)?;
+        let label = &manifest.series[series].label;
+        told = format!("Taken: {label}; {why}.\n");
+        let mut again = None;
+        if held {
+            let text = plan.text(std::slice::from_ref(label), Some(0.0))?;
+            let folder = out.join(AGAIN);
+            let options = runner::Options { out: folder.clone(), threads, device: None, quiet: true };
+            if with_all(registry, &text, options, fresh)? {
+                told += "It was then done again with all checked rows, and that is what is kept.\n";
+                again = Some(folder);
+            }
+        }
+        taken::put_in_front(&out, series, again.as_deref())?;
+        told += &taken::summary(&out)?;
         Ok(())
     })?;
     if !told.is_empty() {
+        let folder = out.display();
+        told += &format!(
+            "{folder}/labels.csv lists all rows, the most suspicious first; {folder}/model.safetensors and \
+            model.onnx hold the model (`dibo predict {folder} FILE` uses it); {folder}/taken has what the \
+            other ways found.\n"
+        );
         say!("{}", fold(told.trim_end()));
     }
     Ok(code)
+}
+
+/// The folder of the way that was taken, done again.
+const AGAIN: &str = "all-checked";
+
+/// Runs the one way of an experiment again; whether it left its files.
+fn with_all(registry: &Registry, text: &str, options: runner::Options, fresh: bool) -> Result<bool> {
+    let source = registry.source("clean".into(), text);
+    let mut experiment = registry.parse(source, AGAIN, Path::new("."), false)?;
+    check::before(&mut experiment)?;
+    let out = options.out.clone();
+    let folder = Folder::open(&out, AGAIN, &runner::identity(&experiment)?, fresh)?;
+    let (manifest, curves) = runner::run(&experiment, &options)?;
+    manifest.write(&out)?;
+    curves.write_csv(&out.join("curves.csv"))?;
+    folder.finish()?;
+    let finished = manifest.runs.iter().all(|r| r.outcome == "finished");
+    Ok(finished && taken::folder(&out, 0).join("labels.csv").exists())
+}
+
+/// An experiment but for its ways.
+struct Plan {
+    file: Table,
+    step: f64,
+    iterations: usize,
+}
+
+impl Plan {
+    /// The experiment as a file would say it; `held` instead of the usual part of the checked rows.
+    fn text(&self, ways: &[String], held: Option<f64>) -> Result<String> {
+        let mut file = self.file.clone();
+        if let (Some(held), Some(problem)) = (held, file.get_mut("problem").and_then(Value::as_table_mut)) {
+            problem.insert("held".into(), held.into());
+        }
+        let mut text = toml::to_string(&file).context("the experiment cannot be written")?;
+        for way in ways {
+            text += &algorithm(way, self.step, self.iterations)?;
+        }
+        Ok(text)
+    }
 }
 
 fn text(path: &Path) -> Result<String> {
@@ -134,8 +216,8 @@ fn text(path: &Path) -> Result<String> {
 }
 
 impl Options {
-    /// The experiment as a file would say it.
-    fn experiment(&self) -> Result<String> {
+    /// What is to be done, by the files and the flags.
+    fn plan(&self) -> Result<Plan> {
         ensure!(self.iterations != Some(0), "--iterations is 0; it must be 1 or more");
         ensure!(self.batch > 0, "--batch is 0; it must be 1 or more");
         ensure!((0.0..=1.0).contains(&self.links), "--links is {}; it must lie in [0, 1]", self.links);
@@ -199,11 +281,7 @@ impl Options {
             )
         });
         file.insert("figure".into(), Value::Array(figures.into()));
-        let mut text = toml::to_string(&file).context("the experiment cannot be written")?;
-        for way in &self.ways {
-            text += &algorithm(way, step, iterations)?;
-        }
-        Ok(text)
+        Ok(Plan { file, step, iterations })
     }
 
     /// How many rows the largest site has and how many numbers the model sees of one: what steps and
@@ -243,10 +321,16 @@ const ABOUT: &str = "Every site keeps its own rows. What leaves it are class nam
 
 /// One way as an `[[algorithm]]`.
 fn algorithm(name: &str, step: f64, iterations: usize) -> Result<String> {
-    let (way, from) = match name.strip_suffix("/given") {
-        Some(way) => (way, "from = \"given\"\n"),
-        None => (name, ""),
-    };
+    let (way, rest) = name.split_once('/').unwrap_or((name, ""));
+    let mut more = String::new();
+    for word in rest.split('/').filter(|w| !w.is_empty()) {
+        let tau = word.strip_prefix("tau=").and_then(|v| v.parse::<f64>().ok());
+        more += &match (word, tau) {
+            ("given", _) => "from = \"given\"\n".to_string(),
+            (_, Some(tau)) => format!("tau = {tau:?}\n"),
+            _ => bail!("way '{name}': '/{word}' means nothing; known are /given and /tau=NUMBER"),
+        };
+    }
     let Ok(known) = serde_json::from_str::<Way>(&format!("\"{way}\"")) else {
         let names: Vec<String> = Way::ALL
             .iter()
@@ -256,10 +340,11 @@ fn algorithm(name: &str, step: f64, iterations: usize) -> Result<String> {
     };
     let line =
         |start: f64| format!("{{ start = {start:?}, end = {:?}, over = {iterations} }}", start / 100.0);
-    let head = format!("\n[[algorithm]]\nlabel = \"{name}\"\nway = \"{way}\"\n{from}");
+    let head = format!("\n[[algorithm]]\nlabel = \"{name}\"\nway = \"{way}\"\n{more}");
     let upper = match known {
         Way::Weights => 100.0,
-        Way::ClassWeights | Way::Trust | Way::Tau => 3.0,
+        Way::ClassWeights | Way::Trust => 3.0,
+        _ if known.regularises() => 3.0,
         Way::EmOwn => 0.5,
         _ => 30.0,
     };
@@ -279,36 +364,18 @@ fn algorithm(name: &str, step: f64, iterations: usize) -> Result<String> {
         })
 }
 
-/// Takes the way with the smallest loss on held-out rows, puts its files in front, and says so.
-fn choose(manifest: &Manifest, out: &Path) -> Result<String> {
+/// The way with the smallest loss on held-out rows, why it is taken, and whether any row was held out.
+fn choose(manifest: &Manifest) -> Result<(usize, String, bool)> {
     let finished = |r: &&dibo_report::results::RunRecord| r.outcome == "finished";
     let runs: Vec<_> = manifest.runs.iter().filter(finished).collect();
     ensure!(!runs.is_empty(), "no way came to an end: a smaller --step may help");
     let loss = |r: &dibo_report::results::RunRecord| r.last.get("held_loss").copied();
-    let best = runs
-        .iter()
-        .filter(|r| loss(r).is_some())
-        .min_by(|a, b| loss(a).unwrap_or(f64::INFINITY).total_cmp(&loss(b).unwrap_or(f64::INFINITY)));
-    let (chosen, why) = match best {
-        Some(run) => {
-            let held = run.last.get("held_accuracy").copied().unwrap_or(f64::NAN);
-            let loss = loss(run).unwrap_or(f64::NAN);
-            (
-                run,
-                format!("it does best on checked rows that were held out: loss {loss:.3}, {held:.0} % right"),
-            )
-        }
-        None => (&runs[0], "no checked row could be held out, so nothing tells which is best".to_string()),
+    let known = runs.iter().filter_map(|r| Some((r, loss(r)?)));
+    let Some((run, loss)) = known.min_by(|a, b| a.1.total_cmp(&b.1)) else {
+        let why = "no checked row could be held out, so nothing tells which is best";
+        return Ok((runs[0].series, why.into(), false));
     };
-    taken::put_in_front(out, chosen.series)?;
-    let label = &manifest.series[chosen.series].label;
-    let mut told = format!("Taken: {label}; {why}.\n");
-    told += &taken::summary(out)?;
-    let folder = out.display();
-    told += &format!(
-        "{folder}/labels.csv lists all rows, the most suspicious first; {folder}/model.safetensors and \
-        model.onnx hold the model (`dibo predict {folder} FILE` uses it); {folder}/taken has what the other \
-        ways found.\n"
-    );
-    Ok(told)
+    let right = run.last.get("held_accuracy").copied().unwrap_or(f64::NAN);
+    let why = format!("it does best on checked rows that were held out: loss {loss:.3}, {right:.0} % right");
+    Ok((run.series, why, true))
 }

@@ -93,6 +93,7 @@ fn five_files_become_a_list_a_model_and_a_report() {
         "model.json",
         "model.onnx",
         "noise.csv",
+        "labels.parquet",
         "cleaned.csv",
         "report.html",
         "checksums.txt",
@@ -101,6 +102,17 @@ fn five_files_become_a_list_a_model_and_a_report() {
     }
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("the most suspicious rows") && page.contains("labels by owner"));
+    // The chosen way was done again with all checked rows; each table comes back with all its columns and
+    // better labels, checked rows as they were.
+    assert!(said.contains("all checked rows"), "{said}");
+    let (before, after) = (lines(&folder.path().join("site3.csv")), lines(&out.join("cleaned_site3.csv")));
+    assert_eq!((before.len(), &before[0]), (after.len(), &after[0]));
+    for (old, new) in before[1..].iter().zip(&after[1..]) {
+        assert!((0..7).filter(|c| *c != 5).all(|c| old[c] == new[c]), "{old:?} {new:?}");
+        assert!(old[6] == "no" || old[5] == new[5]);
+    }
+    let wrong = |rows: &[Vec<String>]| rows[1..].iter().filter(|l| truth[&l[0]] != l[5]).count();
+    assert!(2 * wrong(&after) < wrong(&before), "{} of {}", wrong(&after), wrong(&before));
     // The model tells the classes of rows that it has never seen, from a file without labels.
     let mut more = BTreeMap::new();
     site(folder.path(), 9, 200, &mut more);
@@ -115,6 +127,25 @@ fn five_files_become_a_list_a_model_and_a_report() {
     let again = dibo(folder.path(), &command);
     assert!(words(&again).contains("found finished"), "{}", words(&again));
     assert_eq!(std::fs::read(out.join("labels.csv")).unwrap(), before);
+}
+
+/// Regularisers are learned beside a grid of them, and come out with the model.
+#[test]
+fn numbers_of_a_training_are_learned() {
+    let folder = tempfile::tempdir().unwrap();
+    sites(folder.path(), 60);
+    let tune = ["--tune", "--iterations", "200", "--model", "linear"];
+    let command: Vec<&str> = ["clean"].into_iter().chain(FILES).chain(ROLES).chain(tune).collect();
+    let output = dibo(folder.path(), &command);
+    let said = words(&output);
+    assert!(output.status.success() && said.contains("noisy/tau=0.01"), "{said}");
+    let learned = |series: usize| lines(&folder.path().join(format!("cleaned/taken/{series}/learned.csv")));
+    assert!(learned(5).iter().any(|l| l[1] == "tau of marker a"), "{:?}", learned(5));
+    assert!(learned(6).iter().any(|l| l[1] == "tau of class malign"), "{:?}", learned(6));
+    let wrong: Vec<&str> =
+        ["clean"].into_iter().chain(FILES).chain(ROLES).chain(["--ways", "em/x"]).collect();
+    let refused = words(&dibo(folder.path(), &wrong));
+    assert!(refused.contains("'/x' means nothing"), "{refused}");
 }
 
 #[test]

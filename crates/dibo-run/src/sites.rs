@@ -291,6 +291,11 @@ impl Own {
         }
     }
 
+    /// The row of its file that a judged row is, from 0.
+    pub fn row(&self, place: usize) -> usize {
+        self.given.rows[place] as usize
+    }
+
     /// The file that the judged rows come from.
     pub fn file(&self) -> &Path {
         &self.given.samples.file

@@ -12,9 +12,15 @@ const SHOWN: usize = 20;
 /// The file that says which setting was chosen.
 const CHOSEN: &str = "chosen.txt";
 
-/// Copies the files of one setting to the top of a results folder.
-pub fn put_in_front(out: &Path, series: usize) -> Result<()> {
-    let folder = out.join("taken").join(series.to_string());
+/// Where a setting of these results left its files.
+pub fn folder(out: &Path, series: usize) -> std::path::PathBuf {
+    out.join("taken").join(series.to_string())
+}
+
+/// Copies the files of one setting, or those that it left when it was done again, to the top of a results
+/// folder.
+pub fn put_in_front(out: &Path, series: usize, again: Option<&Path>) -> Result<()> {
+    let folder = again.map_or_else(|| folder(out, series), |again| folder(again, 0));
     let what = || format!("cannot read {}", folder.display());
     for entry in std::fs::read_dir(&folder).with_context(what)? {
         let from = entry.with_context(what)?.path();
@@ -71,8 +77,8 @@ pub fn shown(out: &Path, manifest: &Manifest) -> Option<usize> {
 /// The parts of a report that show what was found.
 pub fn extras(out: &Path, manifest: &Manifest) -> Result<Vec<Extra>> {
     let Some(series) = shown(out, manifest) else { return Ok(Vec::new()) };
-    let taken = out.join("taken");
-    let folder = taken.join(series.to_string());
+    // What stands in front is what was taken; it may have been done again with all checked rows.
+    let folder = if out.join("labels.csv").exists() { out.to_path_buf() } else { folder(out, series) };
     let label = manifest.series.get(series).map_or("", |s| s.label.as_str());
     let mut extras = Vec::new();
     let mut add = |title: String, table: Option<Lines>| {

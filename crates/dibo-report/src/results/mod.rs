@@ -4,6 +4,7 @@ mod curves;
 mod figure;
 mod metric;
 pub mod store;
+mod table;
 
 use anyhow::{Context, Result, bail};
 pub use curves::{COLUMNS, CurveRow, Curves};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 pub use store::{Folder, Kept, check_name, seal, seal_with, unseal, verify, write_file, write_file_with};
+pub use table::{Column, write_table};
 
 /// Everything about an experiment but its curves; `manifest.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -97,10 +97,21 @@ pub trait Mixes: Sized {
 macro_rules! mixes {
     ($($t:ty),*) => {
         $(impl Mixes for $t {
-            fn mix(e: Exchange<'_, $t>, links: Links<'_, $t>, threads: &Threads, workspace: &mut [Buffer<$t>]) {
-                mix_by(OPEN, e, links, threads, workspace);
+            fn mix(
+                exchange: Exchange<'_, $t>,
+                links: Links<'_, $t>,
+                threads: &Threads,
+                workspace: &mut [Buffer<$t>],
+            ) {
+                mix_by(OPEN, exchange, links, threads, workspace);
             }
-            fn mix_from(new: New<'_, $t>, old: Pair<&[$t]>, links: Links<'_, $t>, cut: Cut, threads: &Threads) {
+            fn mix_from(
+                new: New<'_, $t>,
+                old: Pair<&[$t]>,
+                links: Links<'_, $t>,
+                cut: Cut,
+                threads: &Threads,
+            ) {
                 write_new(new, old, links, cut, threads);
             }
         })*

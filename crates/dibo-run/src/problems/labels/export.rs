@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use dibo::problem::learning::labels::Verdict;
 use dibo::problem::learning::{Labels, Model, Site};
 use dibo_learn::{Encoded, SavedModel, Shape};
+use dibo_report::results::{Column, write_table};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -32,8 +33,11 @@ pub(super) fn export(problem: Arc<Labels<f32>>, parts: Sites) -> Export<f32> {
             let verdicts = problem.verdicts(*agent, &w, t.as_deref());
             judged.push(Judged { agent: *agent, verdicts, weights, decided, matrix: t });
         }
-        write(&folder.join("labels.csv"), |file| labels(&problem, &parts, &judged, file))?;
+        let list = listed(&problem, &parts, &judged);
+        write(&folder.join("labels.csv"), |file| labels(&list, file))?;
+        labels_parquet(&list, &folder.join("labels.parquet"))?;
         write(&folder.join("cleaned.csv"), |file| cleaned(&problem, &parts, &judged, file))?;
+        cleaned_tables(&parts, &judged, folder)?;
         write(&folder.join("owners.csv"), |file| owners(&problem, &parts, &judged, file))?;
         write(&folder.join("learned.csv"), |file| decided(&parts, &judged, file))?;
         write(&folder.join("noise.csv"), |file| matrices(&parts, &judged, file))
@@ -136,14 +140,15 @@ struct Judged {
 }
 
 /// Writes a file under another name first.
-fn write(
-    file: &Path,
-    content: impl FnOnce(&mut csv::Writer<std::io::BufWriter<std::fs::File>>) -> Result<()>,
-) -> Result<()> {
+fn write(file: &Path, content: impl FnOnce(&mut Csv) -> Result<()>) -> Result<()> {
+    write_as(b',', file, content)
+}
+
+fn write_as(delimiter: u8, file: &Path, content: impl FnOnce(&mut Csv) -> Result<()>) -> Result<()> {
     let half = file.with_extension("part");
     let what = || format!("cannot write {}", file.display());
     let out = std::io::BufWriter::with_capacity(1 << 16, std::fs::File::create(&half).with_context(what)?);
-    let mut out = csv::Writer::from_writer(out);
+    let mut out = csv::WriterBuilder::new().delimiter(delimiter).from_writer(out);
     content(&mut out)?;
     let mut out = out.into_inner().map_err(|e| anyhow::anyhow!("{e}")).with_context(what)?;
     out.flush().with_context(what)?;
@@ -181,17 +186,18 @@ impl Sites {
     }
 }
 
-/// The rows, the most suspicious first, with the column names that cleanlab's users know.
-fn labels(problem: &Labels<f32>, parts: &Sites, judged: &[Judged], out: &mut Csv) -> Result<()> {
-    out.write_record([
-        "id",
-        "owner",
-        "given_label",
-        "predicted_label",
-        "label_score",
-        "is_label_issue",
-        "weight",
-    ])?;
+/// One line of the list.
+struct Listed {
+    id: String,
+    owner: String,
+    given: String,
+    suggested: String,
+    score: f64,
+    weight: f64,
+}
+
+/// The rows, the most suspicious first.
+fn listed(problem: &Labels<f32>, parts: &Sites, judged: &[Judged]) -> Vec<Listed> {
     let mut order: Vec<(usize, usize)> = Vec::new();
     for (place, j) in judged.iter().enumerate() {
         order.extend((0..j.verdicts.len()).map(|row| (place, row)));
@@ -199,20 +205,85 @@ fn labels(problem: &Labels<f32>, parts: &Sites, judged: &[Judged], out: &mut Csv
     let odds = |at: &(usize, usize)| judged[at.0].verdicts[at.1].log_odds;
     order.sort_by(|a, b| odds(a).total_cmp(&odds(b)).then(a.cmp(b)));
     let classes = &parts.agreed[0].classes;
-    for (place, row) in order {
+    let line = |(place, row): (usize, usize)| {
         let j = &judged[place];
         let (verdict, given) = (&j.verdicts[row], problem.site(j.agent).labels[row]);
-        let id = parts.own.get(place).map_or_else(|| row.to_string(), |o| o.id(row));
-        let weight = j.weights.as_ref().and_then(|w| w.get(row)).copied().unwrap_or(verdict.score);
+        Listed {
+            id: parts.own.get(place).map_or_else(|| row.to_string(), |o| o.id(row)),
+            owner: parts.owner(place, j.agent),
+            given: classes[given as usize].clone(),
+            suggested: classes[verdict.suggested as usize].clone(),
+            score: verdict.score,
+            weight: j.weights.as_ref().and_then(|w| w.get(row)).copied().unwrap_or(verdict.score),
+        }
+    };
+    order.into_iter().map(line).collect()
+}
+
+/// The columns of the list, by the names that cleanlab's users know.
+const LISTED: [&str; 7] =
+    ["id", "owner", "given_label", "predicted_label", "label_score", "is_label_issue", "weight"];
+
+fn labels(list: &[Listed], out: &mut Csv) -> Result<()> {
+    out.write_record(LISTED)?;
+    for row in list {
         out.write_record([
-            id.as_str(),
-            &parts.owner(place, j.agent),
-            &classes[given as usize],
-            &classes[verdict.suggested as usize],
-            &format!("{:.6e}", verdict.score),
-            if verdict.suggested == given { "False" } else { "True" },
-            &format!("{weight:.6e}"),
+            row.id.as_str(),
+            &row.owner,
+            &row.given,
+            &row.suggested,
+            &format!("{:.6e}", row.score),
+            if row.suggested == row.given { "False" } else { "True" },
+            &format!("{:.6e}", row.weight),
         ])?;
+    }
+    Ok(())
+}
+
+fn labels_parquet(list: &[Listed], file: &Path) -> Result<()> {
+    let texts = |of: fn(&Listed) -> &str| Column::Texts(list.iter().map(of).collect());
+    let columns = [
+        texts(|row| &row.id),
+        texts(|row| &row.owner),
+        texts(|row| &row.given),
+        texts(|row| &row.suggested),
+        Column::Numbers(list.iter().map(|row| row.score).collect()),
+        Column::Flags(list.iter().map(|row| row.suggested != row.given).collect()),
+        Column::Numbers(list.iter().map(|row| row.weight).collect()),
+    ];
+    write_table(file, &LISTED.into_iter().zip(columns).collect::<Vec<_>>())
+}
+
+/// Each own table with all its columns and the labels that its rows should have, as `cleaned_NAME`. Arrays,
+/// images and packed files have `cleaned.csv` alone.
+fn cleaned_tables(parts: &Sites, judged: &[Judged], folder: &Path) -> Result<()> {
+    let mut files: BTreeMap<&Path, BTreeMap<usize, u8>> = BTreeMap::new();
+    for (own, j) in parts.own.iter().zip(judged) {
+        let labels = files.entry(own.file()).or_default();
+        labels.extend(j.verdicts.iter().enumerate().map(|(place, v)| (own.row(place), v.suggested)));
+    }
+    for (file, labels) in files {
+        let delimiter = match file.extension().and_then(|e| e.to_str()) {
+            Some("csv") => b',',
+            Some("tsv" | "tab") => b'\t',
+            _ => continue,
+        };
+        let what = || format!("cannot read {}", file.display());
+        let mut rows = csv::ReaderBuilder::new().delimiter(delimiter).from_path(file).with_context(what)?;
+        let head = rows.byte_headers().with_context(what)?.clone();
+        let label = head.iter().position(|c| c.trim_ascii() == parts.label.as_bytes());
+        let label = label.with_context(|| format!("{}: the column is gone", file.display()))?;
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        write_as(delimiter, &folder.join(format!("cleaned_{name}")), |out| {
+            out.write_byte_record(&head)?;
+            for (at, row) in rows.byte_records().enumerate() {
+                let row = row.with_context(what)?;
+                let better = labels.get(&at).map(|c| parts.agreed[0].classes[*c as usize].as_bytes());
+                let cell = |(i, old)| if i == label { better.unwrap_or(old) } else { old };
+                out.write_record(row.iter().enumerate().map(cell))?;
+            }
+            Ok(())
+        })?;
     }
     Ok(())
 }
@@ -251,14 +322,24 @@ fn owners(problem: &Labels<f32>, parts: &Sites, judged: &[Judged], out: &mut Csv
     Ok(())
 }
 
-/// Class weights, trust and τ, where the upper level decides them, as each owner has them.
+/// Class weights, trust and regularisers, where the upper level decides them, as each owner has them.
 fn decided(parts: &Sites, judged: &[Judged], out: &mut Csv) -> Result<()> {
     out.write_record(["owner", "what", "value"])?;
     let classes = &parts.agreed[0].classes;
     for (place, j) in judged.iter().enumerate() {
         for (name, value) in &j.decided {
-            let class = name.strip_prefix("class ").and_then(|c| c.parse::<usize>().ok());
-            let name = class.map_or_else(|| name.clone(), |c| format!("weight of {}", classes[c]));
+            let number = |prefix: &str| name.strip_prefix(prefix)?.parse::<usize>().ok();
+            let columns = &parts.agreed[0].encoding.columns;
+            let others = || "tau of all other weights".to_string();
+            let name = if let Some(c) = number("class ") {
+                format!("weight of {}", classes[c])
+            } else if let Some(c) = number("tau of column ") {
+                columns.get(c).map_or_else(others, |c| format!("tau of {}", c.name()))
+            } else if let Some(c) = number("tau of class ") {
+                classes.get(c).map_or_else(others, |c| format!("tau of class {c}"))
+            } else {
+                name.clone()
+            };
             out.write_record([parts.owner(place, j.agent), name, format!("{value:.6e}")])?;
         }
     }

@@ -128,11 +128,12 @@ struct OfWay {
     checked_weight: Option<f64>,
     from: Option<From>,
     learn_tau: Option<bool>,
+    held: Option<f64>,
 }
 
 const LISTS: &[&str] = &["files", "checked_files", "features", "image_size"];
 
-const OF_WAY: &[&str] = &["way", "tau", "warm", "matrix_rate", "checked_weight", "from", "learn_tau"];
+const OF_WAY: &[&str] = &["way", "tau", "warm", "matrix_rate", "checked_weight", "from", "learn_tau", "held"];
 
 /// The keys with the way of one algorithm.
 pub struct LabelsProblem {
@@ -151,9 +152,10 @@ impl LabelsProblem {
     }
 
     fn read(problem: &Section<'_>, algorithm: &Section<'_>, needs: Needs) -> Result<Self> {
-        let keys: LabelsKeys = problem.read(&["kind"])?;
+        let mut keys: LabelsKeys = problem.read(&["kind"])?;
         let others: Vec<&str> = algorithm.keys().filter(|k| !OF_WAY.contains(k)).collect();
         let of_way: OfWay = algorithm.read(&others)?;
+        keys.held = of_way.held.unwrap_or(keys.held);
         let single = needs == Needs::SingleLevel;
         let way = of_way.way.unwrap_or(if single { Way::Em } else { Way::Bilevel });
         if way.is_bilevel() == single {
@@ -203,6 +205,8 @@ struct Sites {
     agreed: Vec<Agreed>,
     totals: Totals,
     own: Vec<Own>,
+    /// The column of the given label.
+    label: String,
     /// Width, height and channels, where rows are images.
     image: Option<(usize, usize, usize)>,
 }
@@ -286,7 +290,8 @@ impl LabelsKeys {
             false => Some(Arc::new(sites::test(&test_file, &self.roles(), &agreed[0])?)),
         };
         let image = own.first().and_then(Own::image);
-        Ok(Sites { sites, test, totals: agreed[0].totals(), agreed, own, image })
+        let label = self.label.clone();
+        Ok(Sites { sites, test, totals: agreed[0].totals(), agreed, own, label, image })
     }
 
     /// The sites of a data set that is dealt out.
@@ -303,6 +308,7 @@ impl LabelsKeys {
             agreed: vec![agreed; sites.len()],
             totals,
             own: Vec::new(),
+            label: String::new(),
             sites,
             image: Some((28, 28, 1)),
         })
@@ -367,6 +373,7 @@ impl Kind for LabelsProblem {
         let sites = parts.sites.clone();
         let problem: Labels<f32> = Labels::new(sites, net, self.way, self.choices, parts.totals, ask.seed)
             .map_err(anyhow::Error::msg)?
+            .columns(&agreed.encoding.columns.iter().map(Encoded::width).collect::<Vec<_>>())
             .threads(ask.threads.clone());
         let problem = match &parts.test {
             Some(test) => problem.test(test.clone()),

@@ -235,6 +235,11 @@ impl<T: Real> Labels<T> {
                 (0..self.net.classes).map(|c| (format!("class {c}"), weight(&upper[c]))).collect()
             }
             Way::Trust => vec![("trust".to_string(), weight(&upper[0]))],
+            Way::TauColumns | Way::TauClasses => {
+                let name = if self.way == Way::TauColumns { "tau of column" } else { "tau of class" };
+                let values = upper.iter().enumerate();
+                values.map(|(g, v)| (format!("{name} {g}"), v.f64().exp())).collect()
+            }
             _ => Vec::new(),
         };
         if self.way.is_bilevel() && self.learns_tau() && !upper.is_empty() {

@@ -92,11 +92,15 @@ pub enum Way {
     Trust,
     /// With the regulariser as the upper variable.
     Tau,
+    /// With a regulariser for each group of features (a table's columns), of the weights that they enter by.
+    TauColumns,
+    /// With a regulariser for each class, of the weights that lead to it.
+    TauClasses,
 }
 
 impl Way {
     /// All of them.
-    pub const ALL: [Way; 14] = [
+    pub const ALL: [Way; 16] = [
         Way::CleanOnly,
         Way::Noisy,
         Way::Rounds,
@@ -111,6 +115,8 @@ impl Way {
         Way::ClassWeights,
         Way::Trust,
         Way::Tau,
+        Way::TauColumns,
+        Way::TauClasses,
     ];
 
     /// Whether it has an upper variable. ([`EmOwn`](Self::EmOwn)'s is private and moves by the M-step.)
@@ -120,7 +126,12 @@ impl Way {
 
     /// Whether given rows count by weights that the upper level decides.
     pub fn weighs(self) -> bool {
-        matches!(self, Way::Weights | Way::ClassWeights | Way::Trust | Way::Tau)
+        matches!(self, Way::Weights | Way::ClassWeights | Way::Trust) || self.regularises()
+    }
+
+    /// Whether regularisers are the upper variable.
+    pub fn regularises(self) -> bool {
+        matches!(self, Way::Tau | Way::TauColumns | Way::TauClasses)
     }
 
     /// Whether its matrix is made of counts; else of logits.
@@ -205,6 +216,8 @@ pub struct Labels<T> {
     choices: Choices,
     totals: Totals,
     seed: u64,
+    /// Which of x's numbers is the logarithm of a weight's regulariser, where there are several.
+    regularisers: Option<Vec<u32>>,
     /// An agent's given and checked rows in the order of its batches.
     orders: Vec<[Vec<u32>; 2]>,
     pool: Mutex<Vec<Scratch<T>>>,
@@ -257,7 +270,7 @@ impl<T: Real> Labels<T> {
         }
         if !(choices.tau >= 0.0
             && choices.tau.is_finite()
-            && (choices.tau > 0.0 || !choices.learn_tau && way != Way::Tau))
+            && (choices.tau > 0.0 || !choices.learn_tau && !way.regularises()))
         {
             return Err(format!("tau is {}; it must be 0 or more, above 0 where it is learned", choices.tau));
         }
@@ -270,7 +283,7 @@ impl<T: Real> Labels<T> {
         if !(choices.matrix_rate > 0.0 && choices.matrix_rate.is_finite()) {
             return Err(format!("matrix_rate is {}; it must be above 0", choices.matrix_rate));
         }
-        if choices.learn_tau && way == Way::EmOwn {
+        if choices.learn_tau && matches!(way, Way::EmOwn | Way::TauColumns | Way::TauClasses) {
             return Err("learn_tau has no effect in this way".into());
         }
         if totals.checked < 1.0 && way != Way::Noisy && way != Way::NoisyRounds {
@@ -297,6 +310,11 @@ impl<T: Real> Labels<T> {
         Ok(Labels {
             orders: orders.collect(),
             test: None,
+            regularisers: match way {
+                Way::TauColumns => Some(by_column(&net, &[width])),
+                Way::TauClasses => Some(by_class(&net)),
+                _ => None,
+            },
             net,
             way,
             choices,
@@ -311,6 +329,14 @@ impl<T: Real> Labels<T> {
     /// Rows with true labels on which models are tried; every agent tries its model on its own part.
     pub fn test(mut self, test: Arc<Site>) -> Self {
         self.test = Some(test);
+        self
+    }
+
+    /// How many features each group has, for [`Way::TauColumns`]; all are one group otherwise.
+    pub fn columns(mut self, widths: &[usize]) -> Self {
+        if self.way == Way::TauColumns && widths.iter().sum::<usize>() == self.net.pixels {
+            self.regularisers = Some(by_column(&self.net, widths));
+        }
         self
     }
 
@@ -522,6 +548,11 @@ impl<T: Real> Labels<T> {
         self.choices.learn_tau || self.way == Way::Tau
     }
 
+    /// How many regularisers there are, where there are several.
+    fn regulariser_count(&self) -> usize {
+        self.regularisers.iter().flatten().max().map_or(0, |most| *most as usize + 1)
+    }
+
     /// τ of the lower level.
     fn lower_tau(&self, x: &[T]) -> f64 {
         match (self.learns_tau(), x.last()) {
@@ -555,6 +586,14 @@ impl<T: Real> Labels<T> {
             let t = self.matrix(x);
             let seen = self.gradient((agent, k), (checked, given), Loss::Matrix(&t), |_| 1.0, w, gw);
             self.matrix_gradient(&t, &seen.counts, |at, value| to(at, given * value));
+        }
+        if let Some(of) = &self.regularisers {
+            for ((gw, w), of) in gw.iter_mut().zip(w).zip(of) {
+                let (tau, w) = (x[*of as usize].f64().exp(), w.f64());
+                *gw += T::of(given * tau * w);
+                to(*of as usize, given * tau / 2.0 * w * w);
+            }
+            return;
         }
         add_scaled(gw, T::of(given * tau), w);
         if self.learns_tau() {
@@ -624,6 +663,36 @@ impl<T: Real> Labels<T> {
     }
 }
 
+/// Each weight's regulariser by the group of its feature; the last one is that of all other weights.
+fn by_column(net: &Net, widths: &[usize]) -> Vec<u32> {
+    let groups = widths.iter().enumerate().flat_map(|(g, width)| std::iter::repeat_n(g as u32, *width));
+    let (groups, rest) = (groups.collect::<Vec<u32>>(), widths.len() as u32);
+    match net.model {
+        Model::Mlp(hidden) => {
+            let first = groups.iter().flat_map(|g| std::iter::repeat_n(*g, hidden));
+            let mut all: Vec<u32> = first.collect();
+            all.resize(net.width(), rest);
+            all
+        }
+        _ => {
+            let bias = net.width() / net.classes - groups.len();
+            let row = || groups.iter().copied().chain(std::iter::repeat_n(rest, bias));
+            (0..net.classes).flat_map(|_| row()).collect()
+        }
+    }
+}
+
+/// Each weight's regulariser by the class that it leads to; the last one is that of all other weights.
+fn by_class(net: &Net) -> Vec<u32> {
+    let last = match net.model {
+        Model::Mlp(hidden) => hidden + 1,
+        _ => net.width() / net.classes,
+    };
+    let before = net.width() - net.classes * last;
+    let classes = (0..net.classes as u32).flat_map(|c| std::iter::repeat_n(c, last));
+    std::iter::repeat_n(net.classes as u32, before).chain(classes).collect()
+}
+
 /// What flows back from a given row with this factor, and its loss; `p` becomes what is probably true.
 fn given_back(loss: Loss<'_>, p: &mut [f64], label: usize, factor: f64, back: &mut [f64]) -> f64 {
     let hard = |p: &[f64], back: &mut [f64], factor: f64| {
@@ -667,6 +736,7 @@ impl<T: Real> Bilevel<T> for Labels<T> {
             Way::ClassWeights => Upper::Shared(self.net.classes + more),
             Way::Trust => Upper::Private(vec![1 + more; self.sites.len()]),
             Way::Tau => Upper::Shared(1),
+            Way::TauColumns | Way::TauClasses => Upper::Shared(self.regulariser_count()),
             Way::Weights => Upper::Private(self.sites.iter().map(|s| s.given + more).collect()),
             Way::BilevelOwn | Way::EmOwn => Upper::Private(vec![matrix; self.sites.len()]),
             _ => Upper::Shared(matrix),
@@ -724,6 +794,9 @@ impl<T: Real> Bilevel<T> for Labels<T> {
             Way::ClassWeights => vec![vec![0.0; classes].into_iter().chain(tau).collect()],
             Way::Trust => vec![[0.0].into_iter().chain(tau).collect()],
             Way::Tau => vec![tau.into_iter().collect()],
+            Way::TauColumns | Way::TauClasses => {
+                vec![vec![self.choices.tau.ln(); self.regulariser_count()]]
+            }
             _ => vec![vec![0.0; classes * classes].into_iter().chain(tau).collect()],
         };
         if self.way.has_matrix() && !self.way.is_bilevel() {

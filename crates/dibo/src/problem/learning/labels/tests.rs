@@ -255,8 +255,9 @@ fn own_counts_are_those_of_own_rows() {
 fn bilevel_gradients_and_directions() {
     for model in MODELS {
         for way in Way::ALL.into_iter().filter(|w| w.is_bilevel() && *w != Way::EmOwn) {
-            for learn_tau in [false, true] {
-                let p = problem(model, way, learn_tau);
+            let several = matches!(way, Way::TauColumns | Way::TauClasses);
+            for learn_tau in [false, true].into_iter().take(if several { 1 } else { 2 }) {
+                let p = problem(model, way, learn_tau).columns(&[2, net(model).pixels - 2]);
                 let n = p.net.width();
                 for i in 0..3 {
                     let upper = match p.upper() {
@@ -265,6 +266,11 @@ fn bilevel_gradients_and_directions() {
                     };
                     let (x, y, z) = (random(upper, 1), random(n, 2), random(n, 3));
                     let g = |x: &[f64], y: &[f64]| {
+                        if several {
+                            let of = p.regularisers.as_ref().unwrap();
+                            let each = y.iter().zip(of).map(|(y, g)| x[*g as usize].exp() / 2.0 * y * y);
+                            return given_loss(&p, i, y, None, None) + each.sum::<f64>();
+                        }
                         let learned = learn_tau || way == Way::Tau;
                         let tau = if learned { x[x.len() - 1].exp() } else { 0.05 };
                         let t = way.has_matrix().then(|| softmax_rows(&x[..9]));
@@ -296,6 +302,17 @@ fn bilevel_gradients_and_directions() {
             }
         }
     }
+}
+
+/// Every weight has the regulariser of its column, or of its class.
+#[test]
+fn regularisers_by_column_and_class() {
+    let net = |model| Net { pixels: 3, classes: 2, model };
+    assert_eq!(by_column(&net(Model::Linear), &[1, 2]), [0, 1, 1, 2, 0, 1, 1, 2]);
+    assert_eq!(by_class(&net(Model::Linear)), [0, 0, 0, 0, 1, 1, 1, 1]);
+    let mlp = net(Model::Mlp(2));
+    assert_eq!(by_column(&mlp, &[1, 2]), [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2]);
+    assert_eq!(by_class(&mlp), [2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 0, 1, 1, 1]);
 }
 
 /// Batches go through all rows of an agent, and their mean is the whole.
