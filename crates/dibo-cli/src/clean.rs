@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use dibo::problem::learning::Way;
 use dibo_learn::{Choice, Roles};
 use dibo_report::results::{Folder, Manifest};
-use dibo_run::sites::{self, Files};
+use dibo_run::sites::{self, Bert, Files};
 use dibo_run::{Registry, check, fold, runner, say, taken};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,6 +40,15 @@ pub struct Options {
     /// Column of the true label, where it is known: it is measured what was found, no method sees it
     #[arg(long, value_name = "COLUMN")]
     truth: Option<String>,
+    /// Column of texts, which the model of --bert turns into numbers
+    #[arg(long, value_name = "COLUMN", requires = "bert")]
+    text: Option<String>,
+    /// Folder of a BERT as the Hugging Face hub has it (config.json, model.safetensors, tokenizer.json)
+    #[arg(long, value_name = "FOLDER", requires = "text")]
+    bert: Option<PathBuf>,
+    /// Tokens after which texts are cut
+    #[arg(long, default_value_t = 128)]
+    tokens: usize,
     /// Columns that the model sees [default: all others]
     #[arg(long, value_delimiter = ',')]
     features: Vec<String>,
@@ -236,6 +245,11 @@ impl Options {
         put("test_file", self.test.as_deref().map(text).transpose()?.unwrap_or_default().into());
         let columns =
             [("id", &self.id), ("owner", &self.owner), ("clean", &self.clean), ("truth", &self.truth)];
+        if let (Some(text_column), Some(bert)) = (&self.text, &self.bert) {
+            put("text", text_column.as_str().into());
+            put("bert", text(bert)?.into());
+            put("tokens", (self.tokens as i64).into());
+        }
         for (key, value) in columns {
             put(key, value.clone().unwrap_or_default().into());
         }
@@ -293,6 +307,7 @@ impl Options {
             owner: self.owner.clone(),
             clean: self.clean.clone(),
             truth: self.truth.clone(),
+            text: self.text.clone(),
             features: match self.features.is_empty() {
                 true => Choice::All,
                 false => Choice::Some(self.features.clone()),
@@ -301,7 +316,9 @@ impl Options {
             most_categories: self.categories,
         };
         let began = std::time::Instant::now();
-        let sites = sites::read(&Files { rows: self.files.clone(), checked: self.checked.clone() }, &roles)?;
+        let bert = self.bert.clone().map(|folder| Bert { folder, tokens: self.tokens });
+        let sites =
+            sites::read(&Files { rows: self.files.clone(), checked: self.checked.clone(), bert }, &roles)?;
         let most = |of: fn(&sites::Own) -> usize| sites.iter().map(of).max().unwrap_or(1);
         let (rows, seconds) =
             (sites.iter().map(sites::Own::rows).sum::<usize>(), began.elapsed().as_secs_f64());

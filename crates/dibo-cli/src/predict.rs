@@ -2,6 +2,7 @@
 use anyhow::{Context, Result};
 use dibo_learn::{Choice, Encoded, Ids, Roles, SavedModel};
 use dibo_run::say;
+use dibo_run::sites::{self, Bert};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -18,6 +19,15 @@ pub struct Options {
     /// Width and height that images are scaled to, such as 32x32
     #[arg(long, value_name = "WxH")]
     image_size: Option<String>,
+    /// Column of texts, which the model of --bert turns into numbers
+    #[arg(long, value_name = "COLUMN", requires = "bert")]
+    text: Option<String>,
+    /// Folder of a BERT as the Hugging Face hub has it
+    #[arg(long, value_name = "FOLDER", requires = "text")]
+    bert: Option<PathBuf>,
+    /// Tokens after which texts are cut
+    #[arg(long, default_value_t = 128)]
+    tokens: usize,
     /// Where to write [default: standard output]
     #[arg(long)]
     out: Option<PathBuf>,
@@ -26,7 +36,8 @@ pub struct Options {
 /// Predicts.
 pub fn predict(options: Options) -> Result<ExitCode> {
     let model = SavedModel::load(&options.model)?;
-    let columns: Vec<String> = model.encoding.columns.iter().map(|c| c.name().to_string()).collect();
+    let columns = model.encoding.columns.iter().map(|c| c.name().to_string());
+    let columns: Vec<String> = columns.filter(|c| options.text.as_ref() != Some(c)).collect();
     let words = |c: &Encoded| if let Encoded::OneHot { words, .. } = c { words.len() } else { 0 };
     let size = options.image_size.as_deref().map(|size| {
         let numbers = size.split_once('x').and_then(|(w, h)| Some((w.parse().ok()?, h.parse().ok()?)));
@@ -34,13 +45,15 @@ pub fn predict(options: Options) -> Result<ExitCode> {
     });
     let roles = Roles {
         id: options.id.clone(),
+        text: options.text.clone(),
         features: Choice::Some(columns),
         image_size: size.transpose()?,
         // Words that the model does not know are read all the same.
         most_categories: 10_000 + model.encoding.columns.iter().map(words).sum::<usize>(),
         ..Roles::default()
     };
-    let samples = dibo_learn::read(&options.file, &roles)?;
+    let bert = options.bert.clone().map(|folder| Bert { folder, tokens: options.tokens });
+    let samples = sites::samples(&options.file, &roles, bert.as_ref())?;
     let predictions = model.predict(&samples)?;
     let out: Box<dyn std::io::Write> = match &options.out {
         Some(file) => {

@@ -134,6 +134,7 @@ fn write_case(
         owners: None,
         clean: None,
         truth: None,
+        texts: None,
         features,
         image: None,
     };

@@ -75,6 +75,8 @@ pub struct Roles {
     pub clean: Option<String>,
     /// The true label, where it is known: for experiments; no method sees it.
     pub truth: Option<String>,
+    /// Text that a language model turns into numbers.
+    pub text: Option<String>,
     /// Features.
     pub features: Choice,
     /// Images are scaled to this width and height; none keeps their own, which must then be alike.
@@ -149,6 +151,8 @@ pub struct Samples {
     pub clean: Option<Vec<bool>>,
     /// True labels, where the file says.
     pub truth: Option<Words>,
+    /// Texts that are still to become numbers, where a column has that role; empty ones where missing.
+    pub texts: Option<Vec<String>>,
     /// Features in the order of the file.
     pub features: Vec<Feature>,
     /// Width, height and channels of an image, where a feature is one.

@@ -80,7 +80,7 @@ pub fn texts(name: &str, model: &str, length: usize) -> Result<Pair> {
 /// Whether the data of a problem is there: in words, or how to get it. Nothing is read that is large.
 pub fn available(name: &str, model: &str, pretrained: &str) -> Result<String> {
     if model == "bert" {
-        if let Some(missing) = model_files(pretrained).into_iter().find(|f| !f.exists()) {
+        if let Some(missing) = model_files(&folder().join(pretrained)).into_iter().find(|f| !f.exists()) {
             bail!("there is no {}; `dibo data` says what belongs there", missing.display());
         }
         return Ok(format!("{name} with the model {pretrained}"));
@@ -90,8 +90,7 @@ pub fn available(name: &str, model: &str, pretrained: &str) -> Result<String> {
 }
 
 /// The files of a model that decide a result.
-pub fn model_files(model: &str) -> Vec<PathBuf> {
-    let folder = folder().join(model);
+pub fn model_files(folder: &Path) -> Vec<PathBuf> {
     ["config.json", "model.safetensors", "tokenizer.json"].map(|f| folder.join(f)).into()
 }
 
@@ -105,6 +104,18 @@ pub fn bert(model: &str, pool: Pool) -> Result<Bert> {
 #[cfg(feature = "bert")]
 pub fn pretrained(model: &str, bert: &Bert, classes: usize, row: &mut [f64]) -> Result<()> {
     crate::texts::pretrained(&folder().join(model), bert, classes, row)
+}
+
+/// What a model makes of texts: see [`embeddings`](crate::texts::embeddings).
+#[cfg(feature = "bert")]
+pub fn embeddings(folder: &Path, texts: &[String], length: usize) -> Result<(usize, Vec<f32>)> {
+    crate::texts::embeddings(folder, texts, length)
+}
+
+/// Says how to get a dibo that reads texts.
+#[cfg(not(feature = "bert"))]
+pub fn embeddings(_folder: &Path, _texts: &[String], _length: usize) -> Result<(usize, Vec<f32>)> {
+    bail!(NO_TEXTS)
 }
 
 #[cfg(not(feature = "bert"))]

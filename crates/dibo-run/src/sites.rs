@@ -34,6 +34,17 @@ pub struct Files {
     pub rows: Vec<PathBuf>,
     /// Checked rows in files of their own: one a site, or none.
     pub checked: Vec<PathBuf>,
+    /// The language model that turns texts into numbers, where a column has some.
+    pub bert: Option<Bert>,
+}
+
+/// A folder as the Hugging Face hub has it, and after how many tokens texts are cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bert {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Tokens.
+    pub tokens: usize,
 }
 
 /// One agent's rows before anything is agreed on.
@@ -93,17 +104,30 @@ impl Agreed {
     }
 }
 
+/// Reads a file; texts become numbers.
+pub fn samples(file: &Path, roles: &Roles, bert: Option<&Bert>) -> Result<Samples> {
+    let mut samples = dibo_learn::read(file, roles)?;
+    if let (Some(texts), Some(name)) = (samples.texts.take(), &roles.text) {
+        let bert = bert.with_context(|| {
+            format!("column '{name}' has texts: --bert FOLDER (bert = \"FOLDER\") names a language model")
+        })?;
+        let (width, values) = crate::data::embeddings(&bert.folder, &texts, bert.tokens)?;
+        samples.features.push(Feature::Numbers { name: name.clone(), width, values });
+    }
+    Ok(samples)
+}
+
 /// Reads a file once in the life of this process.
-fn load(file: &Path, roles: &Roles) -> Result<Arc<Samples>> {
+fn load(file: &Path, roles: &Roles, bert: Option<&Bert>) -> Result<Arc<Samples>> {
     type Known = BTreeMap<String, Arc<Samples>>;
     static KNOWN: Mutex<Known> = Mutex::new(BTreeMap::new());
     let changed = std::fs::metadata(file).and_then(|m| m.modified()).ok();
-    let key = format!("{} {changed:?} {roles:?}", file.display());
+    let key = format!("{} {changed:?} {roles:?} {bert:?}", file.display());
     let mut known = KNOWN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(samples) = known.get(&key) {
         return Ok(samples.clone());
     }
-    let samples = Arc::new(dibo_learn::read(file, roles)?);
+    let samples = Arc::new(samples(file, roles, bert)?);
     known.insert(key, samples.clone());
     Ok(samples)
 }
@@ -124,7 +148,7 @@ fn checked_apart(files: &Files, roles: &Roles) -> Result<BTreeMap<String, Part>>
     let roles = Roles { clean: None, truth: None, ..roles.clone() };
     let mut apart = BTreeMap::new();
     for (i, file) in files.checked.iter().enumerate() {
-        let samples = load(file, &roles)?;
+        let samples = load(file, &roles, files.bert.as_ref())?;
         match &samples.owners {
             Some(owners) => apart.extend(by_owner(&samples, owners)?),
             None => {
@@ -147,7 +171,7 @@ pub fn read(files: &Files, roles: &Roles) -> Result<Vec<Own>> {
     );
     let mut parts: Vec<(String, Part)> = Vec::new();
     for file in &files.rows {
-        let samples = load(file, roles)?;
+        let samples = load(file, roles, files.bert.as_ref())?;
         match &samples.owners {
             Some(owners) => parts.extend(by_owner(&samples, owners)?),
             None => {
@@ -489,9 +513,9 @@ fn encoding(
 }
 
 /// Rows with true labels for all agents to try their models on.
-pub fn test(file: &Path, roles: &Roles, agreed: &Agreed) -> Result<Site> {
+pub fn test(file: &Path, roles: &Roles, bert: Option<&Bert>, agreed: &Agreed) -> Result<Site> {
     let roles = Roles { clean: None, owner: None, truth: None, id: None, ..roles.clone() };
-    let samples = load(file, &roles)?;
+    let samples = load(file, &roles, bert)?;
     let features = agreed.encoding.apply(&samples, 0..samples.rows)?;
     let class = |row: usize| {
         let word = samples.labels.get(row).unwrap_or_default();

@@ -212,6 +212,39 @@ fn unpack(bytes: &[u8], length: usize) -> Result<(Dataset, Dataset)> {
     Ok((part()?, part()?))
 }
 
+/// What the pretrained model of a folder makes of texts, cut after `length` tokens: numbers a text, and those
+/// of all texts. On all cores.
+pub fn embeddings(folder: &Path, texts: &[String], length: usize) -> Result<(usize, Vec<f32>)> {
+    let bert = sizes(folder, Pool::Mean)?;
+    ensure!(
+        (3..=bert.positions).contains(&length),
+        "texts are cut after {length} tokens; {} takes between 3 and {}",
+        folder.display(),
+        bert.positions
+    );
+    let mut weights = vec![0.0; bert.places(1).width];
+    pretrained(folder, &bert, 1, &mut weights)?;
+    let weights: Vec<f32> = weights.iter().map(|w| *w as f32).collect();
+    let path = folder.join("tokenizer.json");
+    let what = || format!("cannot read {}", path.display());
+    let tokenizer = std::fs::read(&path).with_context(what)?;
+    let texts: Vec<Review> = texts.iter().map(|t| (t.clone(), 0)).collect();
+    let bytes = tokens(&tokenizer, &texts, length).with_context(|| path.display().to_string())?;
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let part = 2 * length * texts.len().div_ceil(cores).max(1);
+    let parts = std::thread::scope(|scope| {
+        let weights = &weights;
+        let start =
+            |part| scope.spawn(move || dibo::problem::learning::bert::embed(bert, weights, length, part));
+        let started: Vec<_> = bytes.chunks(part).map(start).collect();
+        started
+            .into_iter()
+            .map(|s| s.join().map_err(|_| anyhow!("a thread failed")))
+            .collect::<Result<Vec<_>>>()
+    })?;
+    Ok((bert.hidden, parts.concat()))
+}
+
 /// Cuts texts into tokens: `[CLS]`, at most `length` − 2 tokens, `[SEP]`, zeros.
 fn tokens(tokenizer: &[u8], reviews: &[Review], length: usize) -> Result<Vec<u8>> {
     let mut tokenizer = tokenizers::Tokenizer::from_bytes(tokenizer).map_err(|e| anyhow!("{e}"))?;

@@ -56,7 +56,7 @@ pub fn agent(registry: &Registry, options: AgentOptions) -> Result<ExitCode> {
     let threads = crate::threads(options.threads)?;
     stop::watch()?;
     let local = Local {
-        files: Files { rows: options.local.clone(), checked: options.local_checked.clone() },
+        files: Files { rows: options.local.clone(), checked: options.local_checked.clone(), bert: None },
         owned: owned.clone(),
     };
     let process = Process {

@@ -81,6 +81,7 @@ fn samples(features: Vec<Feature>, rows: usize) -> Samples {
         owners: None,
         clean: None,
         truth: None,
+        texts: None,
         features,
         image: None,
     }

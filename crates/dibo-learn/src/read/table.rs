@@ -119,6 +119,7 @@ pub(super) enum Part {
     Owner,
     Clean,
     Truth,
+    Text,
     Feature,
     Unused,
 }
@@ -131,6 +132,7 @@ impl Part {
             Part::Owner => "owner",
             Part::Clean => "clean",
             Part::Truth => "truth",
+            Part::Text => "text",
             Part::Feature | Part::Unused => "feature",
         }
     }
@@ -144,6 +146,7 @@ pub(super) fn named(roles: &Roles) -> impl Iterator<Item = (Part, &str)> {
         (Part::Owner, &roles.owner),
         (Part::Clean, &roles.clean),
         (Part::Truth, &roles.truth),
+        (Part::Text, &roles.text),
     ];
     all.into_iter().filter_map(|(part, name)| Some((part, name.as_deref()?)))
 }
@@ -195,6 +198,7 @@ enum Data {
     },
     Words(Interner),
     Ids(Vec<String>),
+    Texts(Vec<String>),
     Flags(Vec<bool>),
     /// A word after numbers whose texts are gone: the file must be read again.
     Again,
@@ -274,6 +278,7 @@ impl<'a> Table<'a> {
         let data = match part {
             Part::Label | Part::Owner | Part::Truth => Data::Words(Interner::default()),
             Part::Id => Data::Ids(Vec::new()),
+            Part::Text => Data::Texts(Vec::new()),
             Part::Clean => Data::Flags(Vec::new()),
             Part::Feature | Part::Unused => Data::Open,
         };
@@ -473,6 +478,7 @@ impl<'a> Table<'a> {
             (Data::Ids(ids), _) if text.as_ref().is_some_and(|t| !t.is_empty()) => {
                 ids.push(text.unwrap_or_default().into_owned());
             }
+            (Data::Texts(texts), _) => texts.push(text.unwrap_or_default().into_owned()),
             (Data::Flags(flags), word) => match flag(word.unwrap_or_default()) {
                 Some(flag) => flags.push(flag),
                 None => {
@@ -508,7 +514,7 @@ impl<'a> Table<'a> {
         let width = match (&mut column.data, column.part) {
             (Data::Open | Data::Again, _) => 0,
             (Data::Numbers { width, .. }, _) => *width,
-            (_, Part::Feature | Part::Clean | Part::Truth) => 1,
+            (_, Part::Feature | Part::Clean | Part::Truth | Part::Text) => 1,
             _ => return Err(self.no_value(row, place, None)),
         };
         self.spend(count.saturating_mul(width), row, place)?;
@@ -517,6 +523,7 @@ impl<'a> Table<'a> {
             Data::Numbers { values, .. } => values.extend(std::iter::repeat_n(f32::NAN, count * width)),
             Data::Words(words) => words.missing(count),
             Data::Flags(flags) => flags.extend(std::iter::repeat_n(false, count)),
+            Data::Texts(texts) => texts.extend(std::iter::repeat_n(String::new(), count)),
             Data::Open | Data::Again | Data::Ids(_) => {}
         }
         column.rows = to;
@@ -542,7 +549,7 @@ impl<'a> Table<'a> {
             return Err(ReadError::new(self.file, "there are no rows of data: at least one is needed"));
         }
         self.check()?;
-        if features && !self.columns.iter().any(|c| c.part == Part::Feature) {
+        if features && !self.columns.iter().any(|c| matches!(c.part, Part::Feature | Part::Text)) {
             let what = "no column is left for features: every one has another role or is not chosen";
             return Err(ReadError::new(self.file, what));
         }
@@ -561,6 +568,7 @@ impl<'a> Table<'a> {
                     samples.features.push(Feature::Category { name, words: words.done() });
                 }
                 (Data::Flags(flags), _) => samples.clean = Some(flags),
+                (Data::Texts(texts), _) => samples.texts = Some(texts),
                 (Data::Ids(ids), _) => {
                     different(&ids).map_err(|(row, what)| {
                         ReadError::new(self.file, what).row(row).column(name.as_str())
@@ -597,6 +605,7 @@ pub(super) fn empty(file: &Path, rows: usize) -> Samples {
         owners: None,
         clean: None,
         truth: None,
+        texts: None,
         features: Vec::new(),
         image: None,
     }

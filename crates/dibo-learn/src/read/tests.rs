@@ -277,6 +277,17 @@ pub(super) const LINES: &str = r#"{"id": 900719925474099267, "y": 1.0, "a": 1, "
 "#;
 
 #[test]
+fn texts_are_kept_whole() {
+    let folder = Folder::new();
+    let roles = Roles { text: some("review"), ..label("y") };
+    let samples = folder.read("t.csv", "y,review\nx,\"good, but long\"\nz,\nx,7\n", &roles);
+    assert_eq!(samples.texts, Some(["good, but long", "", "7"].map(String::from).into()));
+    assert!(samples.features.is_empty());
+    let twice = Roles { text: some("y"), ..label("y") };
+    assert!(folder.error("t.csv", "y,review\nx,1\n", &twice).contains("two roles, label and text"));
+}
+
+#[test]
 fn json_lines() {
     let folder = Folder::new();
     let roles = Roles { id: some("id"), ..label("y") };

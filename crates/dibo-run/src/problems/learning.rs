@@ -246,7 +246,7 @@ impl LearningKeys {
     /// digest.)
     fn files(&self) -> Vec<PathBuf> {
         match self.model.as_str() {
-            "bert" => data::model_files(&self.pretrained),
+            "bert" => data::model_files(&data::folder().join(&self.pretrained)),
             _ => Vec::new(),
         }
     }

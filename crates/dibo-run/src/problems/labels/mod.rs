@@ -6,7 +6,7 @@ mod export;
 use super::{Ask, Built, Finale, Kind, Numbers, ProblemEntry, Size};
 use crate::data;
 use crate::section::{Section, did_you_mean};
-use crate::sites::{self, Agreed, Files, Own, Scale};
+use crate::sites::{self, Agreed, Bert, Files, Own, Scale};
 use anyhow::{Context, Result, ensure};
 use dibo::agreement::Agreement;
 use dibo::algorithm::Needs;
@@ -42,6 +42,12 @@ pub struct LabelsKeys {
     clean: String,
     /// Column of the true label, for experiments: no method sees it.
     truth: String,
+    /// Column of texts, which a language model turns into numbers.
+    text: String,
+    /// The folder of that model, beside the experiment or in the data folder.
+    bert: String,
+    /// After so many tokens texts are cut.
+    tokens: usize,
     /// Columns that the model sees; all others if none is named.
     features: Vec<String>,
     /// Width and height that images are scaled to.
@@ -93,6 +99,9 @@ impl Default for LabelsKeys {
             owner: String::new(),
             clean: String::new(),
             truth: String::new(),
+            text: String::new(),
+            bert: String::new(),
+            tokens: 128,
             features: Vec::new(),
             image_size: Vec::new(),
             most_categories: 64,
@@ -230,6 +239,7 @@ impl LabelsKeys {
             owner: some(&self.owner),
             clean: some(&self.clean),
             truth: some(&self.truth),
+            text: some(&self.text),
             features: if self.features.is_empty() {
                 Choice::All
             } else {
@@ -242,19 +252,29 @@ impl LabelsKeys {
 
     fn own_files(&self, folder: &Path) -> Files {
         let paths = |names: &[String]| names.iter().map(|f| found(folder, f)).collect();
-        Files { rows: paths(&self.files), checked: paths(&self.checked_files) }
+        Files {
+            rows: paths(&self.files),
+            checked: paths(&self.checked_files),
+            bert: self.model_of_texts(folder),
+        }
+    }
+
+    fn model_of_texts(&self, folder: &Path) -> Option<Bert> {
+        (!self.bert.is_empty()).then(|| Bert { folder: found(folder, &self.bert), tokens: self.tokens })
     }
 
     /// The sites of own files: read, agreed on, encoded.
     fn own_sites(&self, ask: &Ask<'_>, agents: usize) -> Result<Sites> {
         let owned: Vec<usize> = ask.local.map_or((0..agents).collect(), |l| l.owned.clone());
         let files = match ask.local {
-            Some(local) if !local.files.rows.is_empty() => local.files.clone(),
+            Some(local) if !local.files.rows.is_empty() => {
+                Files { bert: self.model_of_texts(ask.folder), ..local.files.clone() }
+            }
             // One file an agent: nobody opens another's.
             Some(_) if self.owner.is_empty() && self.files.len() == agents => {
                 let all = self.own_files(ask.folder);
                 let of = |list: &[PathBuf]| owned.iter().filter_map(|i| list.get(*i).cloned()).collect();
-                Files { rows: of(&all.rows), checked: of(&all.checked) }
+                Files { rows: of(&all.rows), checked: of(&all.checked), bert: all.bert }
             }
             _ => self.own_files(ask.folder),
         };
@@ -287,7 +307,10 @@ impl LabelsKeys {
         let test_file = found(ask.folder, &self.test_file);
         let test = match self.test_file.is_empty() || (ask.local.is_some() && !test_file.exists()) {
             true => None,
-            false => Some(Arc::new(sites::test(&test_file, &self.roles(), &agreed[0])?)),
+            false => {
+                let bert = self.model_of_texts(ask.folder);
+                Some(Arc::new(sites::test(&test_file, &self.roles(), bert.as_ref(), &agreed[0])?))
+            }
         };
         let image = own.first().and_then(Own::image);
         let label = self.label.clone();
@@ -422,14 +445,18 @@ impl Kind for LabelsProblem {
     }
 
     fn files(&self, folder: &Path) -> Vec<PathBuf> {
-        match self.keys.test_file.as_str() {
+        let mut files = match self.keys.test_file.as_str() {
             "" => Vec::new(),
             file => vec![found(folder, file)],
+        };
+        if let Some(bert) = self.keys.model_of_texts(folder) {
+            files.extend(data::model_files(&bert.folder));
         }
+        files
     }
 
     fn private_files(&self, folder: &Path) -> Vec<PathBuf> {
-        let Files { rows, checked } = self.keys.own_files(folder);
+        let Files { rows, checked, .. } = self.keys.own_files(folder);
         // A folder of images is known by what lies in it when it is read.
         rows.into_iter().chain(checked).filter(|f| !f.is_dir()).collect()
     }

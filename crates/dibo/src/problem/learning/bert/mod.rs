@@ -217,6 +217,22 @@ struct Layer<T> {
     norm2: Normed<T>,
 }
 
+/// What a pretrained model makes of texts: `hidden` numbers each, pooled over its last layer. Texts are token
+/// numbers as [`tokens`] reads them, `length` each.
+pub fn embed<T: Real>(bert: Bert, w: &[T], length: usize, texts: &[u8]) -> Vec<T> {
+    const PIECE: usize = 8;
+    let mut workspace = Workspace::new(bert, 1, length, PIECE);
+    let mut scores = [T::ZERO; PIECE];
+    let texts: Vec<&[u8]> = texts.chunks_exact(2 * length).collect();
+    let mut numbers = Vec::with_capacity(texts.len() * bert.hidden);
+    for piece in texts.chunks(PIECE) {
+        piece.iter().enumerate().for_each(|(row, text)| workspace.load(row, text));
+        workspace.forward(piece.len(), w, &mut scores, 1);
+        numbers.extend_from_slice(&workspace.pooled[..piece.len() * bert.hidden]);
+    }
+    numbers
+}
+
 /// Workspace for one batch piece.
 pub(super) struct Workspace<T> {
     bert: Bert,

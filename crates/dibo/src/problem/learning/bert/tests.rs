@@ -39,6 +39,27 @@ fn value(bert: &Bert, w: &[f64], c: &[f64]) -> f64 {
     (0..3).flat_map(|r| (0..2).map(move |k| (r, k))).map(|(r, k)| c[r * 4 + k] * out[r * 4 + k]).sum()
 }
 
+/// Embeddings are what the head sees: with it they give the scores.
+#[test]
+fn embeddings_are_what_the_head_sees() {
+    let bert = small(Pool::Mean, 2);
+    let (w, texts) = (bert.start(1, 3), texts());
+    let numbers = embed(bert, &w, 7, &texts.concat());
+    assert_eq!(numbers.len(), 3 * bert.hidden);
+    let places = bert.places(1);
+    for (row, text) in texts.iter().enumerate() {
+        let own = &numbers[row * bert.hidden..(row + 1) * bert.hidden];
+        assert_eq!(own, &embed(bert, &w, 7, text)[..], "a text's numbers do not depend on others");
+        let mut workspace = Workspace::new(bert, 1, 7, 1);
+        workspace.load(0, text);
+        let mut score = [0.0];
+        workspace.forward(1, &w, &mut score, 1);
+        let head = &w[places.head.weight.clone()];
+        let sum = own.iter().zip(head).map(|(n, h)| n * h).sum::<f64>() + w[places.head.bias.start];
+        assert!((score[0] - sum).abs() < 1e-12);
+    }
+}
+
 #[test]
 fn every_gradient_is_that_of_finite_differences() {
     for bert in [small(Pool::First, 2), small(Pool::Mean, 1)] {
