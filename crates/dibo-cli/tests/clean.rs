@@ -129,6 +129,23 @@ fn five_files_become_a_list_a_model_and_a_report() {
     assert_eq!(std::fs::read(out.join("labels.csv")).unwrap(), before);
 }
 
+/// The tasks on built-in data leave their models, too, and the weights of the samples.
+#[test]
+fn models_of_built_in_tasks_come_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = ["run", "weights", "--seeds", "1", "--set", "run.iterations=10", "--out", "out", "--quiet"];
+    let output = dibo(folder.path(), &run);
+    assert!(output.status.success(), "{}", words(&output));
+    let weights = lines(&folder.path().join("out/taken/0/weights.csv"));
+    assert_eq!(weights[0].join(","), "id,owner,given_label,weight");
+    assert!(
+        weights.len() > 1000 && weights[1..].iter().all(|l| (0.0..=1.0).contains(&l[3].parse().unwrap()))
+    );
+    for file in ["model.safetensors", "model.json", "model.onnx"] {
+        assert!(folder.path().join("out/taken/0").join(file).exists(), "{file}");
+    }
+}
+
 /// Regularisers are learned beside a grid of them, and come out with the model.
 #[test]
 fn numbers_of_a_training_are_learned() {

@@ -185,7 +185,7 @@ impl Job<'_> {
         let digest = digest(self.experiment, self.setting(), self.seed, device)?;
         match unseal(&self.file("done"), &digest) {
             // What was taken home may have been moved away; then it is made again.
-            Kept::Found(_) if self.exports() && !self.taken().exists() => {}
+            Kept::Found(_) if self.exports() && device.is_none() && !self.taken().exists() => {}
             Kept::Found(bytes) => {
                 if let Ok(record) = postcard::from_bytes::<Finished>(&bytes) {
                     self.progress.inc(self.setting().run.iterations as u64);
@@ -265,6 +265,10 @@ impl Visit for Going<'_> {
         let mut network = ready.network()?;
         let record = ready.run(&mut *network, resume, &mut watch).with_context(|| label.clone())?;
         std::mem::replace(&mut watch.exported, Ok(())).with_context(|| label.clone())?;
+        if let Some(folder) = &watch.taken {
+            // A run that has nothing to take home is not one whose files were moved away.
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
         let memory = MemoryUse {
             vectors: std::mem::take(&mut watch.vectors),
             data_bytes,

@@ -71,7 +71,7 @@ pub fn summary(out: &Path) -> Result<String> {
 pub fn shown(out: &Path, manifest: &Manifest) -> Option<usize> {
     let taken = out.join("taken");
     let chosen = std::fs::read_to_string(taken.join(CHOSEN)).ok().and_then(|s| s.trim().parse().ok());
-    chosen.or_else(|| (0..manifest.series.len()).find(|s| taken.join(s.to_string()).exists()))
+    chosen.or_else(|| (0..manifest.series.len()).find(|s| folder(out, *s).join("labels.csv").exists()))
 }
 
 /// The parts of a report that show what was found.

@@ -1,6 +1,6 @@
 //! `kind = "cleaning"` and `kind = "tuning"`: learning on images and texts.
 use super::picture::lowest;
-use super::{Ask, Built, Finale, Kind, Numbers, ProblemEntry, Size};
+use super::{Ask, Built, Finale, Kind, Numbers, Picture, ProblemEntry, Size, learned};
 use crate::data;
 use crate::section::{Section, did_you_mean};
 use anyhow::{Result, anyhow};
@@ -172,6 +172,9 @@ macro_rules! as_problem {
             }
             fn build(&self, ask: &Ask<'_>) -> Result<Built> {
                 self.0.built(ask)
+            }
+            fn exports(&self) -> bool {
+                self.0.keys.model != "bert"
             }
             fn files(&self, _folder: &Path) -> Vec<PathBuf> {
                 self.0.keys.files()
@@ -372,9 +375,8 @@ impl Problem {
 
 /// Draws the samples with the lowest weights, where there are images.
 fn finale<T: Real>(problem: &Learning<T>) -> Finale<T> {
-    if matches!(problem.net().model, Model::Bert(_)) {
-        return Finale::default();
-    }
+    let Some(export) = learned::export(problem) else { return Finale::default() };
     let dealt = problem.shared_dealt();
-    Finale { picture: Some(Box::new(move |views| lowest(&dealt, views))), ..Finale::default() }
+    let picture: Picture<T> = Box::new(move |views| lowest(&dealt, views));
+    Finale { picture: Some(picture), export: Some(export), ..Finale::default() }
 }

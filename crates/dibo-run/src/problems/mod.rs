@@ -1,6 +1,7 @@
 //! What a `[problem]` section can be. A kind of problem is a struct of its keys that says how many agents it
 //! has and builds the problem of one seed; everything else has a default.
 pub mod labels;
+mod learned;
 pub mod learning;
 mod picture;
 mod small;
