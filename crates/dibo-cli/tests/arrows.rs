@@ -71,7 +71,7 @@ const CRATES: &[Crate] = &[
             ("data", &["download", "texts"]),
             ("plan", &["section"]),
             ("graphs", &["section"]),
-            ("sites", &[]),
+            ("sites", &["data"]),
             ("problems", &["data", "device", "section", "sites"]),
             ("registry", &["graphs", "problems", "section"]),
             ("setting", &["graphs", "plan", "problems"]),
