@@ -4,14 +4,28 @@
 //!
 //! A new algorithm is one file and one line in the registry below.
 pub mod ab;
+pub mod c2dfb;
+pub mod cell;
+mod cells;
 pub mod centralized_fab;
 mod descent;
 mod describe;
+pub mod direction;
 pub mod double_loop;
+pub mod estimator;
 pub mod fab;
 mod fab_family;
+pub mod free;
+pub mod gossip;
+pub mod hgp;
+mod inner;
 mod itd;
+pub mod ma_dsbo;
+pub mod mixer;
+mod movement;
+mod mover;
 mod penalty;
+pub mod published;
 pub mod push_asgd;
 pub mod push_diging;
 pub mod push_pull_soba;
@@ -70,4 +84,29 @@ registry! {
     "dl-push-sgd", "DL-Push-SGD" => double_loop::DoubleLoop<push_sgd::PushSgd>;
     "dl-push-saga", "DL-Push-SAGA" => double_loop::DoubleLoop<push_saga::PushSaga>;
     "dl-push-asgd", "DL-Push-ASGD" => double_loop::DoubleLoop<push_asgd::PushAsgd>;
+    "cell", "cell" => cell::Cell<free::Free>;
+    "d-soba", "D-SOBA" => cell::Cell<published::DSoba>;
+    "d-soba-fo", "D-SOBA-FO" => cell::Cell<published::DSobaFo>;
+    "sparkle-gt", "SPARKLE-GT" => cell::Cell<published::SparkleGt>;
+    "sparkle-ed", "SPARKLE-ED" => cell::Cell<published::SparkleEd>;
+    "sparkle-extra", "SPARKLE-EXTRA" => cell::Cell<published::SparkleExtra>;
+    "sparkle-ed-gt", "SPARKLE-ED-GT" => cell::Cell<published::SparkleEdGt>;
+    "sldbo", "SLDBO" => cell::Cell<published::Sldbo>;
+    "mdbo", "MDBO" => cell::Cell<published::Mdbo>;
+    "vrdbo", "VRDBO" => cell::Cell<published::Vrdbo>;
+    "dsgda-gt", "DSGDA-GT" => cell::Cell<published::DsgdaGt>;
+    "penalty-storm", "penalty, tracking and STORM" => cell::Cell<published::PenaltyStorm>;
+    "sun-dsbo-gt", "SUN-DSBO-GT" => cell::Cell<published::SunDsboGt>;
+    "sun-dsbo-se", "SUN-DSBO-SE" => cell::Cell<published::SunDsboSe>;
+    "ma-dsbo", "MA-DSBO" => ma_dsbo::MaDsbo;
+    "hgp", "HGP" => hgp::Hgp;
+    "c2dfb", "C2DFB" => c2dfb::C2dfb;
+    "dgd", "DGD" => descent::Single<gossip::Dgd>;
+    "diffusion", "diffusion" => descent::Single<gossip::Diffusion>;
+    "diging", "DIGing" => descent::Single<gossip::Diging>;
+    "atc-tracking", "ATC tracking" => descent::Single<gossip::AtcTracking>;
+    "aug-dgm", "Aug-DGM" => descent::Single<gossip::AugDgm>;
+    "exact-diffusion", "Exact Diffusion" => descent::Single<gossip::ExactDiffusion>;
+    "single-cell", "single-level cell" => descent::Single<gossip::Chosen>;
+    "extra", "EXTRA" => descent::Single<gossip::Extra>;
 }
