@@ -139,6 +139,7 @@ fn cells() -> Vec<Entry> {
         json!({"eta": 0.5, "alpha_1": 0.6, "alpha_2": 0.6, "beta_1": 0.04, "beta_2": 0.2, "curvature": 12.0,
             "terms": 4})
     };
+    let tracked_push_sum = || Rounds::One(|dx, dy| 2 * (dx + 2 * dy) + 1);
     let once = || Rounds::One(|dx, dy| dx + 2 * dy);
     let twice = || Rounds::One(|dx, dy| 2 * (dx + 2 * dy));
     let hand = |direction: &str, mixing: &str, more: Value| {
@@ -175,16 +176,19 @@ fn cells() -> Vec<Entry> {
             Rounds::Each(|_, dx, dy| vec![dx + 2 * dy; 2]),
         ),
         entry("penalty-storm", penalty(json!({"a": 0.3})), 3, twice()),
+        entry("push-soba", with(json!({})), 3, tracked_push_sum()),
+        entry(
+            "push-soba",
+            with(json!({"a": {"start": 1.0, "power": -0.7}, "delta": 1e-4})),
+            3,
+            tracked_push_sum(),
+        ),
         entry("sun-dsbo-gt", moreau(json!({})), 3, twice()),
         entry("sun-dsbo-se", moreau(json!({})), 0, once()),
         entry("cell", hand("soba-fd", "ab", with(json!({"delta": 1e-3, "relative": true}))), 3, twice()),
         entry("cell", hand("penalty", "ab", storm()), 3, twice()),
-        entry(
-            "cell",
-            hand("moreau", "push-diging", moreau(json!({}))),
-            3,
-            Rounds::One(|dx, dy| 2 * (dx + 2 * dy) + 1),
-        ),
+        entry("cell", hand("soba-fd", "ab-atc", with(json!({"delta": 1e-3}))), 3, twice()),
+        entry("cell", hand("moreau", "push-diging", moreau(json!({}))), 3, tracked_push_sum()),
         entry("cell", hand("soba", "sgp", with(json!({}))), 0, Rounds::One(|dx, dy| dx + 2 * dy + 1)),
         entry(
             "cell",
@@ -1028,7 +1032,7 @@ fn a_private_variable_is_neither_mixed_nor_sent() {
             (run_to(&*algorithm, &problem, 20, None), run_to(&*algorithm, &problem, 10, None));
         assert_eq!(run_to(&*algorithm, &problem, 20, Some(half)).memory, straight.memory, "{place}");
     }
-    assert_eq!(tried, 36);
+    assert_eq!(tried, 39);
 }
 
 /// x of one agent must not know of another agent's: what agent 0 does depends on others only through y and z.

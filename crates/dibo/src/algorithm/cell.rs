@@ -144,7 +144,7 @@ impl<T: Real> CellState<T> {
             }
             pairs(point, v).for_each(|(to, from)| to.copy_from(from));
         }
-        e.take(k == 0, only, d, network.threads());
+        e.take(k, only, d, network.threads());
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! How noise is treated: what a variable moves along, made of the directions it has seen.
 use crate::rows::{Real, Stack, Threads};
+use crate::schedule::Schedule;
 
 /// An estimator of one variable.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -18,8 +19,8 @@ pub enum Estimator {
     },
     /// m⁺ = (1 − a)(m + d − d₋) + a d, with d₋ at the previous point and the present sample.
     Storm {
-        /// a.
-        a: f64,
+        /// a, which may fall: the noise of m then goes to 0.
+        a: Schedule,
     },
 }
 
@@ -33,7 +34,7 @@ impl Estimator {
         match self {
             Estimator::Plain => Ok(()),
             Estimator::Momentum { theta, .. } => share("theta", *theta),
-            Estimator::Storm { a } => share("a", *a),
+            Estimator::Storm { a } => a.check("a", false).and_then(|()| share("a", a.at(0))),
         }
     }
 
@@ -68,7 +69,7 @@ impl<T: Real> Estimates<T> {
     }
 
     /// From fresh directions of these variables to `used`, what the variables move along.
-    pub fn take(&mut self, first: bool, only: Option<usize>, used: &mut Stack<T, 3>, threads: &Threads) {
+    pub fn take(&mut self, k: usize, only: Option<usize>, used: &mut Stack<T, 3>, threads: &Threads) {
         let wanted = |variable: usize| only.is_none_or(|only| only == variable);
         let Self { kinds, m, fresh, back } = self;
         let late = |v: usize| matches!(kinds[v], Estimator::Momentum { late: true, .. });
@@ -77,12 +78,12 @@ impl<T: Real> Estimates<T> {
             let (d, back) = (fresh.row(row), back.as_ref().map(|b| b.row(row)));
             for (v, m) in m.into_iter().enumerate().filter(|(v, _)| wanted(*v)) {
                 match (kinds[v], back.map(|b| b[v])) {
-                    (Estimator::Momentum { theta, warm, .. }, _) if !(first && warm) => {
+                    (Estimator::Momentum { theta, warm, .. }, _) if !(k == 0 && warm) => {
                         let (stay, go) = (T::of(1.0 - theta), T::of(theta));
                         m.iter_mut().zip(d[v]).for_each(|(m, d)| *m = stay * *m + go * *d);
                     }
-                    (Estimator::Storm { a }, Some(back)) if !first => {
-                        let stay = T::of(1.0 - a);
+                    (Estimator::Storm { a }, Some(back)) if k > 0 => {
+                        let stay = T::of(1.0 - a.at(k).min(1.0));
                         let parts = d[v].iter().zip(back);
                         m.iter_mut().zip(parts).for_each(|(m, (d, b))| *m = stay * (*m - *b) + *d);
                     }

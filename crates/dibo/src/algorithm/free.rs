@@ -91,7 +91,7 @@ pub struct Free {
     /// `momentum`: begin with the first direction instead of 0.
     pub warm: Option<bool>,
     /// `storm`: a.
-    pub a: Option<f64>,
+    pub a: Option<Schedule>,
     /// (I + W)/2 instead of W; ED and EXTRA have it unless told otherwise.
     pub lazy: Option<bool>,
     /// c of (1 − c) I + c W for the decisions.
@@ -157,7 +157,8 @@ impl Free {
         let momentum = some(&[EstimatorWord::Momentum, EstimatorWord::LateMomentum]);
         let theta = taken(self.theta, momentum, "theta", "estimator \"momentum\"")?.unwrap_or_default();
         let warm = allowed(self.warm, momentum, "warm", "estimator \"momentum\"")?.unwrap_or_default();
-        let a = taken(self.a, some(&[EstimatorWord::Storm]), "a", "estimator \"storm\"")?.unwrap_or_default();
+        let a = taken(self.a, some(&[EstimatorWord::Storm]), "a", "estimator \"storm\"")?
+            .unwrap_or(Schedule::Constant(1.0));
         Ok(words.map(|word| match word {
             EstimatorWord::Plain => Estimator::Plain,
             EstimatorWord::Momentum => Estimator::Momentum { theta, late: false, warm },

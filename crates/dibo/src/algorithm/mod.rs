@@ -84,6 +84,7 @@ registry! {
     "dl-push-sgd", "DL-Push-SGD" => double_loop::DoubleLoop<push_sgd::PushSgd>;
     "dl-push-saga", "DL-Push-SAGA" => double_loop::DoubleLoop<push_saga::PushSaga>;
     "dl-push-asgd", "DL-Push-ASGD" => double_loop::DoubleLoop<push_asgd::PushAsgd>;
+    "push-soba", "Push-SOBA" => cell::Cell<published::PushSoba>;
     "cell", "cell" => cell::Cell<free::Free>;
     "d-soba", "D-SOBA" => cell::Cell<published::DSoba>;
     "d-soba-fo", "D-SOBA-FO" => cell::Cell<published::DSobaFo>;

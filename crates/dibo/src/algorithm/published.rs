@@ -160,9 +160,22 @@ recipes! {
         /// Penalty λ.
         lambda: Schedule,
         /// STORM's a.
-        a: f64,
+        a: Schedule,
     } "penalty with tracking and STORM, as in training code of H. Gao's group; no paper is known to us"
     |r, eta| Spec { estimator: [Estimator::Storm { a: r.a }; 3], ..Spec::new(penalty(r.lambda), Mix::Gt, eta) };
+
+    /// Push-SOBA: FAB's gradients and links with SOBA's directions, tracked over push-sum.
+    PushSoba {
+        /// Step of the finite difference, of 1 + ‖y‖; 10⁻³ if not given.
+        delta: Option<f64>,
+        /// STORM's a, for noisy gradients; plain directions if not given.
+        a: Option<Schedule>,
+    } "SOBA's directions by differences of gradients, tracked over push-sum: first order, no penalty, for links \
+    that change and go one way; ours"
+    |r, eta| Spec {
+        estimator: [r.a.map_or(Estimator::Plain, |a| Estimator::Storm { a }); 3],
+        ..Spec::new(Rule::SobaFd(SobaFd { delta: r.delta.unwrap_or(1e-3), relative: true }), Mix::PushDiging, eta)
+    };
 
     /// SUN-DSBO-GT.
     SunDsboGt {
@@ -255,7 +268,7 @@ impl Recipe for Vrdbo {
         "VRDBO (Gao, Gu and Thai, AISTATS 2023) with the mean of its random Neumann terms";
 
     fn spec(&self) -> Result<Spec, String> {
-        self.0.spec(|alpha| Estimator::Storm { a: alpha * self.0.eta * self.0.eta })
+        self.0.spec(|alpha| Estimator::Storm { a: (alpha * self.0.eta * self.0.eta).into() })
     }
 
     fn keys(&self) -> [&'static str; 2] {

@@ -9,6 +9,7 @@ pub mod learning;
 mod policy_evaluation;
 mod quadratic;
 mod robust;
+mod waves;
 
 pub use constants::{ClosedForms, Constants, estimate, penalty_gradient};
 pub use counted::{Counted, Oracle};
@@ -17,6 +18,7 @@ pub use learning::Learning;
 pub use policy_evaluation::{Instance, NoiseOn, PolicyEvaluation};
 pub use quadratic::{Matrices, Quadratic};
 pub use robust::Robust;
+pub use waves::Waves;
 
 use crate::error::Result;
 use crate::rows::{Real, Stack, Threads, Upper, View};

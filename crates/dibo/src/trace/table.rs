@@ -110,7 +110,7 @@ impl EstimatorKeys {
             EstimatorKeys::Momentum { theta, start, when } => {
                 Estimator::Momentum { theta: *theta, late: when == "delayed", warm: start == "direction" }
             }
-            EstimatorKeys::Storm { a } => Estimator::Storm { a: *a },
+            EstimatorKeys::Storm { a } => Estimator::Storm { a: (*a).into() },
         }
     }
 }

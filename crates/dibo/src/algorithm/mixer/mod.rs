@@ -127,6 +127,8 @@ pub enum Mix {
     PushDiging,
     /// v⁺ = A v − η t, t⁺ = B t + m⁺ − m (AB/Push-Pull).
     Ab,
+    /// v⁺ = A (v − η t), t⁺ = B t + m⁺ − m (AB/Push-Pull, adapt then combine).
+    AbAtc,
 }
 
 impl Mix {
@@ -137,7 +139,7 @@ impl Mix {
         match self {
             Mix::DgdCta | Mix::DgdAtc => Box::new(dgd::Dgd { adapt_first: self == Mix::DgdAtc, soft }),
             Mix::Gt | Mix::Ab => Box::new(gt::Gt::new(gt::Order::Combine, v, soft)),
-            Mix::GtXatc => Box::new(gt::Gt::new(gt::Order::Adapt, v, soft)),
+            Mix::GtXatc | Mix::AbAtc => Box::new(gt::Gt::new(gt::Order::Adapt, v, soft)),
             Mix::GtAtc => Box::new(gt::Gt::new(gt::Order::Both { raw: false }, v, soft)),
             Mix::GtAtcRaw => Box::new(gt::Gt::new(gt::Order::Both { raw: true }, v, soft)),
             Mix::Ed => Box::new(ed::Ed::new(v, soft)),
@@ -149,7 +151,7 @@ impl Mix {
 
     /// Whether it asks for doubly stochastic weights.
     pub fn doubly_stochastic(self) -> bool {
-        !matches!(self, Mix::Sgp | Mix::SgpCta | Mix::PushDiging | Mix::Ab)
+        !matches!(self, Mix::Sgp | Mix::SgpCta | Mix::PushDiging | Mix::Ab | Mix::AbAtc)
     }
 
     /// Whether it asks for one graph for ever.
@@ -174,9 +176,9 @@ impl Mix {
     pub fn vectors(self) -> usize {
         match self {
             Mix::DgdCta | Mix::DgdAtc => 0,
-            Mix::Gt | Mix::Ab | Mix::GtXatc | Mix::GtAtc | Mix::GtAtcRaw | Mix::Sgp | Mix::SgpCta => 1,
             Mix::Ed | Mix::PushDiging => 2,
             Mix::Extra => 3,
+            _ => 1,
         }
     }
 
@@ -185,7 +187,7 @@ impl Mix {
         match self {
             Mix::DgdCta | Mix::DgdAtc | Mix::Ed | Mix::Extra => Mixes::Pull,
             Mix::Gt | Mix::Ab => Mixes::PullAndPush,
-            Mix::GtXatc | Mix::GtAtc | Mix::GtAtcRaw => Mixes::PullAndPushInLoops,
+            Mix::GtXatc | Mix::AbAtc | Mix::GtAtc | Mix::GtAtcRaw => Mixes::PullAndPushInLoops,
             Mix::Sgp | Mix::SgpCta | Mix::PushDiging => Mixes::PushSum,
         }
     }
