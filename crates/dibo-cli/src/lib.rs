@@ -255,7 +255,8 @@ fn list(registry: &Registry) -> Result<()> {
     );
     say!("\nAlgorithms (name in an [[algorithm]]):");
     for algorithm in &registry.algorithms {
-        say!("  {:<24} {}", algorithm.name, algorithm.label);
+        let about = if algorithm.about.is_empty() { algorithm.label } else { algorithm.about };
+        say!("{}", fold(&format!("  {:<24} {about}", algorithm.name)));
     }
     Ok(())
 }

@@ -46,7 +46,18 @@ fn ends_are_those_of_earlier_versions() {
         "avx2" => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
         _ => level == "baseline",
     };
-    let names = ["policy", "quadratic", "robust", "cleaning", "tuning", "lossy", "many", "wide"];
+    let names = [
+        "policy",
+        "quadratic",
+        "robust",
+        "cleaning",
+        "tuning",
+        "lossy",
+        "many",
+        "wide",
+        "cells",
+        "cells-cleaning",
+    ];
     let levels: Vec<&str> = ["baseline", "avx2", "avx512"].into_iter().filter(|l| has(l)).collect();
     let all: Vec<(&str, &str)> = levels.iter().flat_map(|cpu| names.map(|name| (*cpu, name))).collect();
     let next = AtomicUsize::new(0);

@@ -76,6 +76,9 @@ pub struct Ready<'a, T: Real> {
 /// Opens a setting with a seed.
 pub fn open<'a>(setting: &'a Setting, seed: u64, place: Place<'a>) -> Result<Opened<'a>> {
     let (graphs, loss) = (setting.graphs(seed, place.folder)?, setting.loss(seed)?);
+    if let Err(e) = graphs.check(setting.parameters().graph_needs()) {
+        bail!("{}: [graph]: {} {e}", setting.place, setting.series.label);
+    }
     if place.device.is_some() {
         let label = &setting.series.label;
         ensure!(

@@ -217,6 +217,7 @@ impl GraphKind for FileKeys {
 #[serde(default)]
 struct Common {
     kind: String,
+    undirected: bool,
     weights: Option<Weights>,
     window: usize,
     allow_disconnected: bool,
@@ -224,24 +225,44 @@ struct Common {
     burst: f64,
 }
 
-const COMMON: [&str; 6] = ["kind", "weights", "window", "allow_disconnected", "loss", "burst"];
+const COMMON: [&str; 7] = ["kind", "undirected", "weights", "window", "allow_disconnected", "loss", "burst"];
 
 impl Default for Common {
     fn default() -> Self {
         let kind = "cycle".into();
-        Common { kind, weights: None, window: 0, allow_disconnected: false, loss: 0.0, burst: 0.0 }
+        Common {
+            kind,
+            undirected: false,
+            weights: None,
+            window: 0,
+            allow_disconnected: false,
+            loss: 0.0,
+            burst: 0.0,
+        }
     }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(
     untagged,
-    expecting = "weights must be \"uniform\", a number, or a list of numbers used in turn by the senders"
+    expecting = "weights must be \"uniform\", \"metropolis\", \"lazy-metropolis\", \"maximum-degree\", a number, \
+        or a list of numbers used in turn by the senders"
 )]
 enum Weights {
     Word(String),
     One(f64),
     Many(Vec<f64>),
+}
+
+/// The weights that have a name.
+fn rule_by_name(word: &str) -> Option<Rule> {
+    match word {
+        "uniform" => Some(Rule::Uniform),
+        "metropolis" => Some(Rule::Metropolis { lazy: false }),
+        "lazy-metropolis" => Some(Rule::Metropolis { lazy: true }),
+        "maximum-degree" => Some(Rule::MaximumDegree),
+        _ => None,
+    }
 }
 
 /// Reads the keys of a kind, without some that are not its own.
@@ -298,11 +319,14 @@ impl Graph {
         let kind = (entry.read)(section, &COMMON)?;
         kind.check().map_err(|e| section.value_error(e))?;
         if let Some(Weights::Word(word)) = &common.weights
-            && word != "uniform"
+            && rule_by_name(word).is_none()
         {
             return Err(section.error(
                 "weights",
-                format!("weights is '{word}'; it must be \"uniform\", a number or a list of numbers"),
+                format!(
+                    "weights is '{word}'; it must be \"uniform\", \"metropolis\", \"lazy-metropolis\", \
+                    \"maximum-degree\", a number or a list of numbers"
+                ),
             ));
         }
         let graph = Graph { common, kind };
@@ -330,7 +354,7 @@ impl Graph {
 
     /// About how many links an iteration has.
     pub fn links(&self, n: usize) -> f64 {
-        self.kind.links(n as f64)
+        self.kind.links(n as f64) * if self.common.undirected { 2.0 } else { 1.0 }
     }
 
     /// Files that its values name.
@@ -341,14 +365,23 @@ impl Graph {
     /// Makes the sequence for `n` agents and one seed.
     pub fn build(&self, n: usize, seed: u64, folder: &Path) -> Result<Sequence> {
         let graphs = match (self.kind.build(n, seed, folder)?, &self.common.weights) {
-            (Made::Graphs(graphs), _) => graphs,
+            (Made::Graphs(graphs), _) => match self.common.undirected {
+                true => Arc::new(graph::Undirected::new(graphs)) as Arc<dyn GraphSequence>,
+                false => graphs,
+            },
+            (Made::Weighted(_), _) if self.common.undirected => {
+                return Err(anyhow!("undirected: the file says itself which links there are"));
+            }
             (Made::Weighted(mixing), None) => return Ok(mixing),
             (Made::Weighted(_), Some(_)) => {
                 return Err(anyhow!("weights: the file says itself how links weigh; leave weights away"));
             }
         };
         let rule = match &self.common.weights {
-            None | Some(Weights::Word(_)) => Rule::Uniform,
+            // Whoever asks for links both ways means the symmetric weights that belong to them.
+            None if self.common.undirected => Rule::Metropolis { lazy: false },
+            None => Rule::Uniform,
+            Some(Weights::Word(word)) => rule_by_name(word).unwrap_or(Rule::Uniform),
             Some(Weights::One(w)) => Rule::BySender(vec![*w]),
             Some(Weights::Many(w)) => Rule::BySender(w.clone()),
         };

@@ -2,7 +2,7 @@
 use crate::graphs::{self, GraphEntry};
 use crate::problems::labels::LabelsProblem;
 use crate::problems::learning::{CleaningKeys, TuningKeys};
-use crate::problems::{Kind, PolicyEvaluationKeys, ProblemEntry, QuadraticKeys, RobustKeys};
+use crate::problems::{Kind, PolicyEvaluationKeys, ProblemEntry, QuadraticKeys, RobustKeys, WavesKeys};
 use crate::section::{Section, did_you_mean};
 use anyhow::Result;
 use dibo::algorithm::{self, AnyAlgorithm, Readable, Visitor};
@@ -22,6 +22,8 @@ pub struct AlgorithmEntry {
     pub name: &'static str,
     /// In tables and plots.
     pub label: &'static str,
+    /// What it is, where the name does not say it.
+    pub about: &'static str,
     read: ReadAlgorithm,
 }
 
@@ -48,7 +50,7 @@ impl Default for Registry {
 impl Visitor for Registry {
     fn visit<A: Readable>(&mut self, name: &'static str, label: &'static str) {
         let read: ReadAlgorithm = |section, except| Ok(Box::new(section.read::<A>(except)?));
-        self.algorithms.push(AlgorithmEntry { name, label, read });
+        self.algorithms.push(AlgorithmEntry { name, label, about: A::about(), read });
     }
 }
 
@@ -60,6 +62,7 @@ impl Registry {
                 ProblemEntry::of::<PolicyEvaluationKeys>("policy-evaluation"),
                 ProblemEntry::of::<QuadraticKeys>("quadratic"),
                 ProblemEntry::of::<RobustKeys>("robust"),
+                ProblemEntry::of::<WavesKeys>("waves"),
                 CleaningKeys::entry("cleaning"),
                 TuningKeys::entry("tuning"),
                 LabelsProblem::entry("labels"),

@@ -124,6 +124,15 @@ impl<T: Real> Mixing<T> {
     }
 }
 
+/// What a method asks of graphs and weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GraphNeeds {
+    /// Weights whose rows and columns sum to 1, so undirected graphs or balanced ones.
+    pub doubly_stochastic: bool,
+    /// One graph for ever.
+    pub one_graph: bool,
+}
+
 /// How weights are found.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rule {
@@ -132,6 +141,14 @@ pub enum Rule {
     /// Every link from agent j weighs `weights[j mod weights.len()]` in both matrices; the rest stays with
     /// the agent itself.
     BySender(Vec<f64>),
+    /// One symmetric matrix for both, on undirected graphs: 1/(1 + max(deg_i, deg_j)) between neighbours, the
+    /// rest stays with the agent itself; where `lazy`, half of that between neighbours.
+    Metropolis {
+        /// (I + W)/2 instead of W.
+        lazy: bool,
+    },
+    /// The same with 1/(1 + the largest degree) between all neighbours.
+    MaximumDegree,
     /// Explicit matrices `(A, B)`, row by row; iteration k uses number k mod the length.
     Given(Vec<(Matrix, Matrix)>),
 }
@@ -162,6 +179,9 @@ impl Sequence {
 
     /// Other weights on these graphs. Says what is wrong if they cannot be stochastic.
     pub fn new(graphs: Arc<dyn GraphSequence>, rule: Rule) -> Result<Self, String> {
+        if matches!(rule, Rule::Metropolis { .. } | Rule::MaximumDegree) {
+            check_undirected(&*graphs)?;
+        }
         if let Rule::BySender(weights) = &rule {
             if weights.is_empty() || weights.iter().any(|w| !(*w > 0.0 && *w < 1.0)) {
                 return Err(format!("weights are {weights:?}; each must be above 0 and below 1"));
@@ -304,6 +324,14 @@ impl Sequence {
                 let pick = |i: usize, j: usize, used: f64| if i == j { 1.0 - used } else { weight(j) };
                 set_entries(mixing, |i, j| pick(i, j, heard[i]), |i, j| pick(i, j, sent[j]));
             }
+            Rule::Metropolis { lazy } => {
+                let factor = if *lazy { 0.5 } else { 1.0 };
+                set_symmetric(mixing, |own, other| factor / f64::from(own.max(other)));
+            }
+            Rule::MaximumDegree => {
+                let most = mixing.graph.in_degrees().max().unwrap_or(1);
+                set_symmetric(mixing, |_, _| 1.0 / f64::from(most));
+            }
             Rule::Given(matrices) => {
                 let (a, b) = &matrices[k % matrices.len()];
                 set_entries(mixing, |i, j| a[i][j], |i, j| b[i][j]);
@@ -331,6 +359,80 @@ fn set_entries<T: Real>(
             to_b.push(T::of(b(i, *j as usize)));
         }
     }
+}
+
+/// Writes one symmetric matrix into both: `weight(in-degree, the other's in-degree)` between neighbours, each
+/// counting the agent itself, and the rest to the agent itself.
+fn set_symmetric<T: Real>(mixing: &mut Mixing<T>, weight: impl Fn(u32, u32) -> f64) {
+    let Mixing { graph, a, b } = mixing;
+    let (to_a, to_b) = (a.0.entries(), b.0.entries());
+    let degree = |i: usize| graph.entry_range(i).len() as u32;
+    for i in 0..graph.agents() {
+        let (mut own, mut rest) = (0, 1.0);
+        for j in graph.senders(i).iter().map(|j| *j as usize) {
+            let w = if i == j { 0.0 } else { weight(degree(i), degree(j)) };
+            own = if i == j { to_a.len() } else { own };
+            rest -= w;
+            to_a.push(T::of(w));
+        }
+        to_a[own] = T::of(rest);
+    }
+    to_b.extend_from_slice(to_a);
+}
+
+/// How far ahead sequences that do not repeat are looked at.
+const AHEAD: usize = 60;
+
+/// Says which link goes one way only.
+fn check_undirected(graphs: &dyn GraphSequence) -> Result<(), String> {
+    for k in 0..graphs.period().unwrap_or(AHEAD).min(1000) {
+        let graph = graphs.at(k);
+        let back = |(s, r): &(usize, usize)| graph.senders(*s).binary_search(&(*r as u32)).is_err();
+        if let Some((s, r)) = graph.edges().find(back) {
+            return Err(format!(
+                "weights: the link from agent {s} to agent {r} at k = {k} goes one way; these weights need \
+                undirected = true"
+            ));
+        }
+    }
+    Ok(())
+}
+
+impl Sequence {
+    /// Says why a method cannot run over this: it needs what these graphs or weights do not have.
+    pub fn check(&self, needs: GraphNeeds) -> Result<(), String> {
+        let GraphNeeds { doubly_stochastic, one_graph } = needs;
+        if !doubly_stochastic && !one_graph {
+            return Ok(());
+        }
+        let first: Mixing<f64> = self.at(0);
+        for k in 0..self.period().unwrap_or(AHEAD).min(1000) {
+            let m: Mixing<f64> = self.at(k);
+            if one_graph && m != first {
+                return Err(format!("needs one graph for ever; links or weights change at k = {k}"));
+            }
+            if doubly_stochastic && let Some((what, i, sum)) = unbalanced(&m) {
+                return Err(format!(
+                    "needs doubly stochastic weights; {what} of agent {i} at k = {k} sum to {sum:.4} (undirected \
+                    = true with weights = \"metropolis\" in [graph] gives them)"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A row of B or a column of A that does not sum to 1.
+fn unbalanced(m: &Mixing<f64>) -> Option<(&'static str, usize, f64)> {
+    let n = m.graph.agents();
+    let (mut columns, mut rows) = (vec![0.0; n], vec![0.0; n]);
+    m.for_each_entry(|i, j, a, b| {
+        columns[j] += a;
+        rows[i] += b;
+    });
+    let find = |sums: Vec<f64>| sums.into_iter().enumerate().find(|(_, s)| (s - 1.0).abs() > 1e-9);
+    let column = find(columns).map(|(i, s)| ("what others take", i, s));
+    column.or_else(|| find(rows).map(|(i, s)| ("what others give", i, s)))
 }
 
 #[cfg(test)]

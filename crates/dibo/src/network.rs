@@ -2,6 +2,7 @@
 //! the simulator.
 mod lossy;
 mod received;
+pub use crate::mixing::GraphNeeds;
 pub use lossy::{Ends, Lossy};
 pub use received::{Workspace, mix_received};
 

@@ -6,6 +6,11 @@
 //! z, v by agent), `snapshots` (iterations to print) and `algorithms` (each with its `name`, `f_weight`,
 //! `g_weight` and parameters). The output holds, for each algorithm and snapshot, the decision variables, the
 //! push-sum weight and the trackers after so many iterations.
+//!
+//! An input with `agents` instead is a table of runs of cells and published methods on a quadratic or curved
+//! problem; see [`table`].
+pub mod table;
+
 use crate::algorithm::{Algorithm, AnyAlgorithm, NAMES, Readable, Visitor, visit_all};
 use crate::error::Error;
 use crate::graph::{DiGraph, Disconnected, List, check_connected};
@@ -138,6 +143,11 @@ pub fn algorithm(name: &str, parameters: Map<String, Value>) -> Result<Box<dyn A
 
 /// The iterates that an input asks for.
 pub fn trace(input: &str) -> Result<Value, String> {
+    let whole: Value = serde_json::from_str(input).map_err(|e| e.to_string())?;
+    if whole.get("agents").is_some() {
+        return table::trace(input);
+    }
+    // Read from the text, not from the value: its errors have lines.
     let input: Input = serde_json::from_str(input).map_err(|e| e.to_string())?;
     let problem = input.problem.build()?;
     let (n, nx, ny) = (Bilevel::agents(&problem), problem.features(), problem.states());

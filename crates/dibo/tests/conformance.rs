@@ -27,6 +27,8 @@ enum Rounds {
     /// Inner rounds with y's numbers, one outer round with x's. A method that tracks gradients needs one
     /// inner loop before it starts and sends the outer message first; the others end with it.
     Double { numbers: fn(usize) -> usize, tracked: bool },
+    /// The numbers of each round of iteration k.
+    Each(fn(usize, usize, usize) -> Vec<usize>),
 }
 
 /// An algorithm with parameters that converge on all problems here.
@@ -45,7 +47,6 @@ fn parameters(name: &str) -> Value {
 }
 
 fn entries() -> Vec<Entry> {
-    let entry = |name, parameters, trackers, rounds| Entry { name, parameters, trackers, rounds };
     let fab = || json!({"lambda": 3.0, "eta_x": 0.02, "eta_y": 0.015, "eta_z": 0.02});
     let steps = |more: Value| {
         let mut all = json!({"eta": 0.05});
@@ -102,6 +103,159 @@ fn entries() -> Vec<Entry> {
             steps(json!({"inner": INNER, "beta": 0.4})),
             1,
             Rounds::Double { numbers: |d| 2 * d + 1, tracked: true },
+        ),
+    ]
+    .into_iter()
+    .chain(cells())
+    .chain(inner_loops())
+    .chain(single_cells())
+    .collect()
+}
+
+fn entry(name: &'static str, parameters: Value, trackers: usize, rounds: Rounds) -> Entry {
+    Entry { name, parameters, trackers, rounds }
+}
+
+/// Steps that converge with SOBA's directions, and more.
+fn with(more: Value) -> Value {
+    let mut all = json!({"eta_x": 0.02, "eta_y": 0.05, "eta_z": 0.04});
+    more.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
+    all
+}
+
+/// The published methods that are cells, and cells by hand. A private x is not sent: its rounds are not there.
+fn cells() -> Vec<Entry> {
+    let penalty = |more: Value| {
+        let mut all = json!({"lambda": 3.0, "eta_x": 0.02, "eta_y": 0.015, "eta_z": 0.02});
+        more.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
+        all
+    };
+    let moreau = |more: Value| {
+        let mut all = json!({"mu": 0.3, "gamma": 1.0});
+        more.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
+        with(all)
+    };
+    let neumann = || {
+        json!({"eta": 0.5, "alpha_1": 0.6, "alpha_2": 0.6, "beta_1": 0.04, "beta_2": 0.2, "curvature": 12.0,
+            "terms": 4})
+    };
+    let tracked_push_sum = || Rounds::One(|dx, dy| 2 * (dx + 2 * dy) + 1);
+    let once = || Rounds::One(|dx, dy| dx + 2 * dy);
+    let twice = || Rounds::One(|dx, dy| 2 * (dx + 2 * dy));
+    let hand = |direction: &str, mixing: &str, more: Value| {
+        let mut all = json!({"direction": direction, "mixing": mixing});
+        more.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
+        all
+    };
+    let storm = || penalty(json!({"estimator": "storm", "a": 0.3}));
+    vec![
+        entry("d-soba", with(json!({"theta": 0.3})), 0, once()),
+        entry("d-soba-fo", with(json!({"theta": 0.3, "delta": 1e-3})), 0, once()),
+        entry(
+            "sparkle-gt",
+            with(json!({"theta": 0.3})),
+            0,
+            Rounds::Each(|_, dx, dy| [vec![dy; 4], vec![dx; if dx > 0 { 2 } else { 0 }]].concat()),
+        ),
+        entry("sparkle-ed", with(json!({"theta": 0.3})), 0, Rounds::Each(sweep)),
+        entry("sparkle-extra", with(json!({"theta": 0.3})), 0, Rounds::Each(sweep)),
+        entry(
+            "sparkle-ed-gt",
+            with(json!({"theta": 0.3})),
+            0,
+            Rounds::Each(|_, dx, dy| [vec![dy; 2], vec![dx; if dx > 0 { 2 } else { 0 }]].concat()),
+        ),
+        entry("sldbo", with(json!({"radius_z": 2.0})), 3, twice()),
+        entry("mdbo", neumann(), 2, Rounds::One(|dx, dy| 2 * (dx + dy))),
+        entry("vrdbo", neumann(), 2, Rounds::One(|dx, dy| 2 * (dx + dy))),
+        entry("dsgda-gt", penalty(json!({})), 3, twice()),
+        entry(
+            "dsgda-gt",
+            penalty(json!({"order": "gt-atc"})),
+            3,
+            Rounds::Each(|_, dx, dy| vec![dx + 2 * dy; 2]),
+        ),
+        entry("penalty-storm", penalty(json!({"a": 0.3})), 3, twice()),
+        entry("push-soba", with(json!({})), 3, tracked_push_sum()),
+        entry(
+            "push-soba",
+            with(json!({"a": {"start": 1.0, "power": -0.7}, "delta": 1e-4})),
+            3,
+            tracked_push_sum(),
+        ),
+        entry("sun-dsbo-gt", moreau(json!({})), 3, twice()),
+        entry("sun-dsbo-se", moreau(json!({})), 0, once()),
+        entry("cell", hand("soba-fd", "ab", with(json!({"delta": 1e-3, "relative": true}))), 3, twice()),
+        entry("cell", hand("penalty", "ab", storm()), 3, twice()),
+        entry("cell", hand("soba-fd", "ab-atc", with(json!({"delta": 1e-3}))), 3, twice()),
+        entry("cell", hand("moreau", "push-diging", moreau(json!({}))), 3, tracked_push_sum()),
+        entry("cell", hand("soba", "sgp", with(json!({}))), 0, Rounds::One(|dx, dy| dx + 2 * dy + 1)),
+        entry(
+            "cell",
+            hand("soba", "ab", with(json!({"sweep": "sequential", "estimator": "storm", "a": 0.3}))),
+            0,
+            Rounds::Each(|_, dx, dy| [vec![2 * dy; 2], vec![2 * dx; usize::from(dx > 0)]].concat()),
+        ),
+        entry(
+            "cell",
+            hand("soba", "ab", with(json!({"mixing_x": "dgd-atc"}))),
+            2,
+            Rounds::One(|dx, dy| dx + 4 * dy),
+        ),
+    ]
+}
+
+fn sweep(_k: usize, dx: usize, dy: usize) -> Vec<usize> {
+    [vec![dy; 2], vec![dx; usize::from(dx > 0)]].concat()
+}
+
+/// Methods that solve for y or z in a loop.
+fn inner_loops() -> Vec<Entry> {
+    let ma = |tracked: bool| with(json!({"theta": 0.3, "inner": 2, "inner_z": 3, "tracked": tracked}));
+    vec![
+        entry("ma-dsbo", ma(false), 0, Rounds::Each(|_, dx, dy| vec![dy, dy, 2 * dy, 2 * dy, 2 * dy, dx])),
+        entry("ma-dsbo", ma(true), 0, Rounds::Each(|_, dx, dy| [vec![2 * dy; 5], vec![2 * dx]].concat())),
+        entry(
+            "hgp",
+            json!({"eta_x": 0.02, "eta_y": 0.05, "alpha": 0.08, "inner": 3, "terms": 2, "pushes": 2}),
+            0,
+            Rounds::Each(|_, _, dy| vec![dy + 1; 7]),
+        ),
+        entry(
+            "hgp",
+            json!({"eta_x": 0.02, "eta_y": 0.05, "alpha": 0.08, "inner": 3, "terms": 2, "pushes": 2,
+                "adapt": "after", "warm": true, "keep_weight": true}),
+            0,
+            Rounds::Each(|_, _, dy| vec![dy + 1; 7]),
+        ),
+        entry(
+            "c2dfb",
+            json!({"lambda": 3.0, "eta_x": 0.02, "eta_y": 0.01, "inner": 2, "gossip_in": 0.3, "gossip_out": 0.5,
+                "top": 2}),
+            0,
+            Rounds::Each(|_, dx, dy| [vec![2 * dy; 4], vec![2 * dx]].concat()),
+        ),
+    ]
+}
+
+/// The mixing rules alone.
+fn single_cells() -> Vec<Entry> {
+    let eta = || json!({"eta": 0.05});
+    vec![
+        entry("dgd", eta(), 0, Rounds::One(|dx, _| dx)),
+        entry("diffusion", eta(), 0, Rounds::One(|dx, _| dx)),
+        entry("diging", eta(), 1, Rounds::One(|dx, _| 2 * dx)),
+        entry("atc-tracking", eta(), 1, Rounds::One(|dx, _| 2 * dx)),
+        // Its first tracker is not mixed.
+        entry("aug-dgm", eta(), 1, Rounds::Each(|k, dx, _| vec![dx; if k == 0 { 1 } else { 2 }])),
+        entry("exact-diffusion", eta(), 0, Rounds::One(|dx, _| dx)),
+        entry("extra", eta(), 0, Rounds::One(|dx, _| dx)),
+        entry("single-cell", json!({"eta": 0.05, "mixing": "sgp-cta"}), 0, Rounds::One(|dx, _| dx + 1)),
+        entry(
+            "single-cell",
+            json!({"eta": 0.05, "mixing": "push-diging"}),
+            1,
+            Rounds::One(|dx, _| 2 * dx + 1),
         ),
     ]
 }
@@ -179,9 +333,11 @@ fn trackers_sum_to_directions_at_every_iteration() {
         if entry.trackers == 0 {
             return;
         }
-        let mut network = Simulator::new(unbalanced(problem.agents(), 5), Threads::one());
+        let sequence = as_wanted(algorithm, &unbalanced(problem.agents(), 5));
+        let mut network = Simulator::new(sequence, Threads::one());
         let mut state = algorithm.start(problem, &mut network, Some(&random_start(problem, 6))).unwrap();
-        for k in 0..if entry.name == "fab" { 20_000 } else { 2_000 } {
+        // Once for each way of tracking it goes on for long.
+        for k in 0..if entry.name == "fab" { 20_000 } else { 500 } {
             state.step(k, problem, &mut network).unwrap();
             let gaps = tracking_gaps(&mut *state);
             assert_eq!(gaps.len(), entry.trackers, "{place}");
@@ -244,11 +400,11 @@ fn threads_do_not_change_a_bit() {
                 bits(&mut *state)
             };
             let alone = run(1);
-            for threads in [2, 3] {
+            for threads in if place.contains("fab") { vec![2, 3] } else { vec![3] } {
                 assert!(run(threads) == alone, "{place}: {threads} threads give other bits than one");
             }
         };
-    for_each_pair(&sharing, |_, algorithm, problem, place| check(algorithm, problem, place, 4));
+    for_each_pair(&sharing, |_, algorithm, problem, place| check(algorithm, problem, place, 3));
     let panels = PolicyEvaluation::random(340, 200, 8, 12);
     for entry in entries()
         .into_iter()
@@ -703,6 +859,7 @@ fn expected_traffic(entry: &Entry, sequence: &Sequence, dx: usize, dy: usize, it
     match entry.rounds {
         Rounds::Never => {}
         Rounds::One(numbers) => per_round = vec![numbers(dx, dy); iterations],
+        Rounds::Each(numbers) => per_round = (0..iterations).flat_map(|k| numbers(k, dx, dy)).collect(),
         Rounds::Double { numbers, tracked } => {
             let (inner, outer) = (vec![numbers(dy); INNER], vec![numbers(dx)]);
             if tracked {
@@ -849,13 +1006,17 @@ fn a_private_variable_is_neither_mixed_nor_sent() {
             let (x, d) = (variable(&mut *state, "x").unwrap(), variable(&mut *state, "dx"));
             state.step(k, &problem, &mut network).unwrap();
             // Centralized_FAB and untracked methods find their direction inside the step and show it after.
-            let before_the_step =
-                !matches!(entry.name, "centralized-fab") && entry.parameters.get("tracking").is_none();
+            let inside = ["centralized-fab", "hgp", "c2dfb"].contains(&entry.name)
+                || entry.name.starts_with("sparkle")
+                || entry.parameters.get("sweep").is_some();
+            let before_the_step = !inside && entry.parameters.get("tracking").is_none();
             let d = if before_the_step { d } else { variable(&mut *state, "dx") };
             let new = variable(&mut *state, "x").unwrap();
             for i in 0..5 {
                 assert_eq!(new[i].len(), problem.a[i].len());
-                assert!(new[i] != x[i], "{place}: x of agent {i} moves at k = {k}");
+                // Averages that begin at 0 and are used late do not move x at first.
+                let late = k == 0 && (entry.name.starts_with("d-soba") || entry.name == "ma-dsbo");
+                assert!(late || new[i] != x[i], "{place}: x of agent {i} moves at k = {k}");
                 if let Some(d) = &d {
                     assert_row(
                         &new[i],
@@ -871,7 +1032,7 @@ fn a_private_variable_is_neither_mixed_nor_sent() {
             (run_to(&*algorithm, &problem, 20, None), run_to(&*algorithm, &problem, 10, None));
         assert_eq!(run_to(&*algorithm, &problem, 20, Some(half)).memory, straight.memory, "{place}");
     }
-    assert_eq!(tried, 11);
+    assert_eq!(tried, 39);
 }
 
 /// x of one agent must not know of another agent's: what agent 0 does depends on others only through y and z.

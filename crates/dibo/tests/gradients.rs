@@ -7,7 +7,7 @@ use dibo::algorithm::Algorithm;
 use dibo::algorithm::fab::{Fab, PenaltyForm};
 use dibo::engine;
 use dibo::network::Simulator;
-use dibo::problem::{At, Bilevel, NoiseOn, Penalty, PolicyEvaluation, Quadratic};
+use dibo::problem::{At, Bilevel, Curved, Matrices, NoiseOn, Penalty, PolicyEvaluation, Quadratic, Waves};
 use dibo::rows::{Stack, Threads};
 
 const AGENTS: usize = 4;
@@ -211,6 +211,60 @@ fn noise_is_one_draw_for_an_agent_and_iteration_with_the_right_spread() {
 fn quadratic_value(gradient: impl Fn(&[f64], &[f64]) -> (Vec<f64>, Vec<f64>), x: &[f64], y: &[f64]) -> f64 {
     let ((ax, ay), (bx, by)) = (gradient(&vec![0.0; x.len()], &vec![0.0; y.len()]), gradient(x, y));
     0.5 * (dot(&ax, x) + dot(&bx, x) + dot(&ay, y) + dot(&by, y))
+}
+
+/// Gradients and products of the problems whose lower level is not quadratic, from their values.
+#[test]
+fn curved_and_wavy_lower_levels_are_finite_differences() {
+    let input: serde_json::Value = serde_json::from_str(include_str!("data/table-input.json")).unwrap();
+    let agents: Vec<Matrices> = serde_json::from_value(input["agents"].clone()).unwrap();
+    let (curved, waves) = (Curved::from_matrices(&agents, 0.3).unwrap(), Waves::random(3, 4, 1));
+    let problems: [(&dyn Bilevel<f64>, [usize; 2]); 2] = [(&curved, [2, 3]), (&waves, [4, 4])];
+    for (problem, [dx, dy]) in problems {
+        for i in 0..3 {
+            let [x, y, v] = [dx, dy, dy].map(|w| random_rows(&[w], 40 + i as u64 + w as u64).remove(0));
+            // A gradient field is one of a function if its derivative is symmetric.
+            let along = |x: &[f64], y: &[f64]| dot(&grad_g(problem, i, 0, x, y).1, &v);
+            let (xy, yy) = products(problem, i, 0, &x, &y, &v);
+            assert_near(&xy, &differences(&x, |x| along(x, &y)), 1e-5, "∇²ₓᵧg v");
+            assert_near(&yy, &differences(&y, |y| along(&x, y)), 1e-5, "∇²ᵧᵧg v");
+            let u = random_rows(&[dx], 60).remove(0);
+            let across = |y: &[f64]| dot(&grad_g(problem, i, 0, &x, y).0, &u);
+            assert!((dot(&differences(&y, across), &v) - dot(&xy, &u)).abs() < 1e-5, "∇ₓg belongs to ∇ᵧg");
+        }
+    }
+    // The mean of g is w(y − x − h), and its mean gradient is 0 at y*(x).
+    let forms = waves.closed_forms().unwrap();
+    let (x, n) = (random_rows(&[4], 61).remove(0), 3);
+    let y = forms.lower_solution(&x);
+    let mean = |of: &dyn Fn(usize) -> Vec<f64>| -> Vec<f64> {
+        (0..4).map(|c| (0..n).map(|i| of(i)[c]).sum::<f64>() / n as f64).collect()
+    };
+    assert_near(&mean(&|i| grad_g(&waves, i, 0, &x, &y).1), &[0.0; 4], 1e-14, "y*(x)");
+    assert_near(&forms.hypergradient(&waves.solution()), &[0.0; 4], 1e-14, "x*");
+    let y = random_rows(&[4], 62).remove(0);
+    let slope = mean(&|i| grad_g(&waves, i, 0, &x, &y).1);
+    assert_near(&slope, &differences(&y, |y| forms.values(&x, y).1), 1e-5, "∇ᵧg");
+}
+
+/// Moreau's rule reaches the solution of a problem whose lower level is not convex, from a start where it
+/// curves down, up to a bias that falls with μ; SOBA's directions make no sense there.
+#[test]
+fn moreaus_rule_goes_through_waves() {
+    let problem = Waves::random(6, 4, 3);
+    let error = |parameters: serde_json::Value| {
+        let algorithm = algorithm("cell", parameters);
+        let mut network = Simulator::new(unbalanced(6, 12), Threads::one());
+        let plan = engine::Plan { iterations: 30_000, every: 1000, target: None, diverged_above: 1e6 };
+        let record = engine::run(&*algorithm, &problem, &mut network, None, &plan, None, &mut ()).unwrap();
+        record.last("relative_error").unwrap()
+    };
+    let moreau = |mu: f64| {
+        error(serde_json::json!({"direction": "moreau", "mixing": "ab", "mu": mu, "gamma": 0.4,
+            "eta_x": 0.03, "eta_y": 0.03, "eta_z": 0.03}))
+    };
+    let (coarse, fine) = (moreau(0.1), moreau(0.03));
+    assert!(coarse < 0.1 && fine < 0.5 * coarse, "{coarse} {fine}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ pub mod learning;
 mod picture;
 mod small;
 
-pub use small::{PolicyEvaluationKeys, QuadraticKeys, RobustKeys};
+pub use small::{PolicyEvaluationKeys, QuadraticKeys, RobustKeys, WavesKeys};
 
 use crate::device::Accelerator;
 use crate::section::Section;

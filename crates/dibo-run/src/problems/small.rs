@@ -1,7 +1,7 @@
-//! The problems with closed forms: policy evaluation, quadratic, robust fit.
+//! The problems with closed forms: policy evaluation, quadratic, robust fit, waves.
 use super::{Ask, Built, Kind, Size};
 use anyhow::{Context, Result, anyhow};
-use dibo::problem::{Bilevel, Instance, NoiseOn, PolicyEvaluation, Quadratic, Robust};
+use dibo::problem::{Bilevel, Instance, NoiseOn, PolicyEvaluation, Quadratic, Robust, Waves};
 use dibo::trace;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -220,5 +220,40 @@ impl Kind for RobustKeys {
 
     fn closed_forms(&self) -> bool {
         true
+    }
+}
+
+/// `kind = "waves"`: a lower level that is not convex.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WavesKeys {
+    agents: usize,
+    dim: usize,
+}
+
+impl Default for WavesKeys {
+    fn default() -> Self {
+        WavesKeys { agents: 10, dim: 4 }
+    }
+}
+
+impl Kind for WavesKeys {
+    fn check(&self) -> Result<(), String> {
+        size("agents", self.agents)?;
+        size("dim", self.dim)
+    }
+
+    fn agents(&self, _folder: &Path) -> Result<usize> {
+        Ok(self.agents)
+    }
+
+    fn build(&self, ask: &Ask<'_>) -> Result<Built> {
+        ask.on_host("waves")?;
+        Ok(Built::new(Waves::random(self.agents, self.dim, ask.seed)))
+    }
+
+    fn size(&self) -> Option<Size> {
+        let bytes = 16.0 * self.agents as f64 * self.dim as f64;
+        Some(Size { upper: self.dim, lower: self.dim, single: self.dim, blocks: 1, number: 8, bytes })
     }
 }

@@ -1,7 +1,7 @@
 //! What the single-level methods have in common: they move one variable along gradients that someone else
 //! computes. So the same file serves alone (on a single-level objective) and inside the double loop (on g for
 //! y, on the hypergradient for x).
-use super::{Algorithm, Axis, Mixes, Needs, Parameters, State, Theorem, Tier, Vectors, View};
+use super::{Algorithm, Axis, GraphNeeds, Mixes, Needs, Parameters, State, Theorem, Tier, Vectors, View};
 use super::{at, fill, own_start};
 use crate::error::{Error, Result};
 use crate::network::Network;
@@ -29,6 +29,14 @@ pub trait Method: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
     fn check(&self) -> Result<(), String>;
     /// How it brings the agents together.
     fn mixes(&self) -> Mixes;
+    /// What it asks of graphs and weights.
+    fn graph_needs(&self) -> GraphNeeds {
+        GraphNeeds::default()
+    }
+    /// Rounds of a step.
+    fn rounds(&self) -> usize {
+        1
+    }
     /// Vectors that it keeps for each agent.
     fn vectors(&self, blocks: usize) -> usize;
     /// The theorem that covers it on a single-level objective.
@@ -77,6 +85,14 @@ impl<M: Method> Parameters for Single<M> {
 
     fn mixes(&self) -> Mixes {
         self.0.mixes()
+    }
+
+    fn graph_needs(&self) -> GraphNeeds {
+        self.0.graph_needs()
+    }
+
+    fn rounds(&self) -> usize {
+        self.0.rounds()
     }
 
     fn vectors(&self, blocks: usize) -> Vectors {

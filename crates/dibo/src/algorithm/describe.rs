@@ -1,4 +1,5 @@
 //! The words in which an algorithm says what it is: what it needs, how it mixes, what it keeps.
+pub use crate::network::GraphNeeds;
 use crate::problem::Bilevel;
 use crate::rows::Real;
 

@@ -1,7 +1,7 @@
 //! The inner loop of a double-loop method and its derivative (ITD), and what such a method says about itself.
 use super::descent::STEPS;
 use super::double_loop::DoubleLoop;
-use super::{Axis, Descent, Method, Mixes, Needs, Parameters, Tier, Vectors};
+use super::{Axis, Descent, GraphNeeds, Method, Mixes, Needs, Parameters, Tier, Vectors};
 use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::problem::Bilevel;
@@ -100,6 +100,14 @@ impl<M: Method> Parameters for DoubleLoop<M> {
             Mixes::PullAndPush => Mixes::PullAndPushInLoops,
             other => other,
         }
+    }
+
+    fn graph_needs(&self) -> GraphNeeds {
+        self.method.graph_needs()
+    }
+
+    fn rounds(&self) -> usize {
+        (self.inner + 1) * self.method.rounds()
     }
 
     /// The path of the inner loop is kept as well.

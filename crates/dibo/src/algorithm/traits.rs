@@ -1,6 +1,6 @@
 //! What an algorithm is to the rest of dibo: parameters that say what they are and start a state, and a state
 //! that steps.
-use super::{Mixes, Needs, PenaltySteps, Theorem, Tier, Vectors};
+use super::{GraphNeeds, Mixes, Needs, PenaltySteps, Theorem, Tier, Vectors};
 use crate::error::Result;
 use crate::network::{Network, Wishes};
 use crate::problem::{Bilevel, Start};
@@ -18,6 +18,14 @@ pub trait Parameters: Send + Sync {
     }
     /// How it brings the agents together.
     fn mixes(&self) -> Mixes;
+    /// What it asks of graphs and weights.
+    fn graph_needs(&self) -> GraphNeeds {
+        GraphNeeds::default()
+    }
+    /// Rounds of an iteration.
+    fn rounds(&self) -> usize {
+        1
+    }
     /// What it asks of the network.
     fn wishes(&self) -> Wishes {
         Wishes::default()
@@ -44,6 +52,13 @@ pub trait Parameters: Send + Sync {
     /// Whether its state can lie on a device.
     fn on_device(&self) -> bool {
         true
+    }
+    /// What it is in a line, and how surely, where the name does not say it.
+    fn about() -> &'static str
+    where
+        Self: Sized,
+    {
+        ""
     }
     /// Raised when the method's numbers are changed on purpose: results of earlier versions are then not
     /// taken for those of this one.

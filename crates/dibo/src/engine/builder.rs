@@ -108,6 +108,7 @@ impl<'a, T: Real> Run<'a, T> {
         let threads = Threads::new(self.threads);
         let default = || Sequence::uniform(Cycle::new(self.problem.agents(), 0.3, self.seed));
         let mixing = self.mixing.unwrap_or_else(default);
+        mixing.check(self.algorithm.graph_needs())?;
         let mut network: Box<dyn Network<T>> = match self.loss {
             Some(loss) => Box::new(Lossy::new(mixing, loss, threads)),
             None => Box::new(Simulator::new(mixing, threads)),

@@ -4,6 +4,7 @@ use super::random::SOME;
 use super::{DiGraph, Gaps, GraphSequence};
 use crate::rng::{Purpose, stream};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// When random edges are drawn anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -278,6 +279,36 @@ impl GraphSequence for List {
 
     fn period(&self) -> Option<usize> {
         Some(self.0.len())
+    }
+}
+
+/// Every link of another sequence, and the link back.
+#[derive(Clone)]
+pub struct Undirected(Arc<dyn GraphSequence>);
+
+impl Undirected {
+    /// These graphs without directions.
+    pub fn new(graphs: Arc<dyn GraphSequence>) -> Self {
+        Undirected(graphs)
+    }
+}
+
+impl GraphSequence for Undirected {
+    fn agents(&self) -> usize {
+        self.0.agents()
+    }
+
+    fn fill(&self, k: usize, graph: &mut DiGraph) {
+        self.0.fill(k, graph);
+        *graph = graph.union(&graph.reversed());
+    }
+
+    fn period(&self) -> Option<usize> {
+        self.0.period()
+    }
+
+    fn connected_by_design(&self) -> bool {
+        self.0.connected_by_design()
     }
 }
 

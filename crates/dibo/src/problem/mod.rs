@@ -4,17 +4,21 @@
 //! `examples/own_problem.rs`.
 mod constants;
 mod counted;
+mod curved;
 pub mod learning;
 mod policy_evaluation;
 mod quadratic;
 mod robust;
+mod waves;
 
 pub use constants::{ClosedForms, Constants, estimate, penalty_gradient};
 pub use counted::{Counted, Oracle};
+pub use curved::Curved;
 pub use learning::Learning;
 pub use policy_evaluation::{Instance, NoiseOn, PolicyEvaluation};
-pub use quadratic::Quadratic;
+pub use quadratic::{Matrices, Quadratic};
 pub use robust::Robust;
+pub use waves::Waves;
 
 use crate::error::Result;
 use crate::rows::{Real, Stack, Threads, Upper, View};
@@ -197,6 +201,40 @@ pub trait SecondOrder<T: Real>: Send + Sync {
     fn yy(&self, agent: usize, k: usize, x: &[T], y: &[T], v: &[T], out: &mut [T]) -> Result<()>;
     /// Writes ∇²ₓᵧg_i(x, y)·v, a vector like x.
     fn xy(&self, agent: usize, k: usize, x: &[T], y: &[T], v: &[T], out: &mut [T]) -> Result<()>;
+}
+
+/// Where a problem has no products of its own: ∇²ᵧᵧg_i·v, or ∇²ₓᵧg_i·v, as a central difference of ∇g_i along
+/// v. The step is small beside y and far above the rounding of `T`.
+pub fn difference_product<T: Real>(
+    problem: &dyn Bilevel<T>,
+    agent: usize,
+    k: usize,
+    [x, y, v]: [&[T]; 3],
+    out: &mut [T],
+    mixed: bool,
+) -> Result<()> {
+    let norm = |v: &[T]| v.iter().map(|v| v.f64() * v.f64()).sum::<f64>().sqrt();
+    let size = norm(v);
+    if size == 0.0 {
+        out.fill(T::ZERO);
+        return Ok(());
+    }
+    // The third root of the rounding: what the difference cuts off is then as small as what rounding adds.
+    let rounding: f64 = if size_of::<T>() == 4 { 1.2e-7 } else { 2.2e-16 };
+    let delta = rounding.cbrt() * (1.0 + norm(y)) / size;
+    let (mut gx, mut gy) = (vec![T::ZERO; x.len()], vec![T::ZERO; y.len()]);
+    let mut point: Vec<T> = y.to_vec();
+    for sign in [1.0, -1.0] {
+        let step = T::of(sign * delta);
+        point.iter_mut().zip(y.iter().zip(v)).for_each(|(p, (y, v))| *p = *y + step * *v);
+        problem.grad_g(agent, k, x, &point, &mut gx, &mut gy)?;
+        let (from, scale) = (if mixed { &gx } else { &gy }, T::of(0.5 * sign / delta));
+        match sign > 0.0 {
+            true => out.iter_mut().zip(from).for_each(|(o, g)| *o = scale * *g),
+            false => out.iter_mut().zip(from).for_each(|(o, g)| *o += scale * *g),
+        }
+    }
+    Ok(())
 }
 
 /// A single-level objective Σ F_i(x).

@@ -396,6 +396,47 @@ impl Buffer {
     }
 }
 
+/// `out = table · x` for a table given column by column: state by state a sum in the order of the features.
+fn times(table: &[f64], x: &[f64], out: &mut [f64]) {
+    let mut columns = table.chunks_exact(out.len()).zip(x);
+    if let Some((column, x)) = columns.next() {
+        out.iter_mut().zip(column).for_each(|(o, c)| *o = c * x);
+    }
+    for (column, x) in columns {
+        out.iter_mut().zip(column).for_each(|(o, c)| *o += c * x);
+    }
+}
+
+/// `out += sign · tableᵀ · e`, each sum in the order of the states. Four sums run side by side, since each alone
+/// would wait for its own last addition.
+fn add_transposed(table: &[f64], e: &[f64], sign: f64, out: &mut [f64]) {
+    let states = e.len();
+    for (columns, out) in table.chunks(4 * states).zip(out.chunks_mut(4)) {
+        let mut sums = [0.0; 4];
+        sums[..out.len()].copy_from_slice(out);
+        match columns.len() == 4 * states {
+            true => {
+                let (a, rest) = columns.split_at(states);
+                let (b, rest) = rest.split_at(states);
+                let (c, d) = rest.split_at(states);
+                for s in 0..states {
+                    let e = sign * e[s];
+                    sums[0] += e * a[s];
+                    sums[1] += e * b[s];
+                    sums[2] += e * c[s];
+                    sums[3] += e * d[s];
+                }
+            }
+            false => {
+                for (sum, column) in sums.iter_mut().zip(columns.chunks_exact(states)) {
+                    column.iter().zip(e).for_each(|(c, e)| *sum += sign * e * c);
+                }
+            }
+        }
+        out.copy_from_slice(&sums[..out.len()]);
+    }
+}
+
 impl Bilevel<f64> for PolicyEvaluation {
     fn agents(&self) -> usize {
         self.model_of.len()
@@ -418,13 +459,12 @@ impl Bilevel<f64> for PolicyEvaluation {
         gx: &mut [f64],
         gy: &mut [f64],
     ) -> Result<()> {
-        let phi = &self.models[self.model_of[agent]].phi;
+        let phi = self.models[self.model_of[agent]].phi.as_slice();
         gx.iter_mut().zip(x).for_each(|(g, x)| *g = self.tau * x);
-        for s in 0..y.len() {
-            let e = self.f_weight * ((0..x.len()).map(|q| phi[(s, q)] * x[q]).sum::<f64>() - y[s]);
-            (0..x.len()).for_each(|q| gx[q] += e * phi[(s, q)]);
-            gy[s] = -e;
-        }
+        times(phi, x, gy);
+        gy.iter_mut().zip(y).for_each(|(e, y)| *e = self.f_weight * (*e - y));
+        add_transposed(phi, gy, 1.0, gx);
+        gy.iter_mut().for_each(|e| *e = -*e);
         Ok(())
     }
 
@@ -437,15 +477,14 @@ impl Bilevel<f64> for PolicyEvaluation {
         gx: &mut [f64],
         gy: &mut [f64],
     ) -> Result<()> {
-        let m = &self.models[self.model_of[agent]].m;
+        let m = self.models[self.model_of[agent]].m.as_slice();
         let mut buffer = Buffer::new();
         let r = self.observed(agent, k, &mut buffer);
+        let scale = 2.0 * self.g_weight;
         gx.fill(0.0);
-        for s in 0..y.len() {
-            let e = 2.0 * self.g_weight * (y[s] - r[s] - (0..x.len()).map(|q| m[(s, q)] * x[q]).sum::<f64>());
-            (0..x.len()).for_each(|q| gx[q] -= e * m[(s, q)]);
-            gy[s] = e;
-        }
+        times(m, x, gy);
+        gy.iter_mut().zip(y.iter().zip(r)).for_each(|(e, (y, r))| *e = scale * (y - r - *e));
+        add_transposed(m, gy, -1.0, gx);
         Ok(())
     }
 

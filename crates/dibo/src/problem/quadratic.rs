@@ -23,6 +23,61 @@ struct Local {
     h0: DVector<f64>,
 }
 
+/// One agent's matrices, row by row, as a file gives them: S and C have a row for each number of x.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct Matrices {
+    /// ∇²ₓₓf.
+    #[serde(rename = "P")]
+    pub xx: Vec<Vec<f64>>,
+    /// ∇²ᵧᵧf.
+    #[serde(rename = "Q")]
+    pub yy: Vec<Vec<f64>>,
+    /// ∇²ₓᵧf.
+    #[serde(rename = "S")]
+    pub xy: Vec<Vec<f64>>,
+    /// Linear part of f in x.
+    pub p: Vec<f64>,
+    /// Linear part of f in y.
+    pub q: Vec<f64>,
+    /// ∇²ᵧᵧg.
+    #[serde(rename = "H")]
+    pub g_yy: Vec<Vec<f64>>,
+    /// ∇²ₓᵧg.
+    #[serde(rename = "C")]
+    pub g_xy: Vec<Vec<f64>>,
+    /// Linear part of g in y.
+    pub h: Vec<f64>,
+    /// Direction in x of the curved part, where there is one.
+    #[serde(default)]
+    pub a: Vec<f64>,
+}
+
+impl Matrices {
+    fn local(&self, dx: usize, dy: usize) -> Result<Local, String> {
+        let table = |name: &str, t: &Vec<Vec<f64>>, rows: usize, columns: usize| {
+            let fits = t.len() == rows && t.iter().all(|r| r.len() == columns);
+            let finite = t.iter().flatten().all(|v| v.is_finite());
+            match fits && finite {
+                true => Ok(DMatrix::from_fn(rows, columns, |i, j| t[i][j])),
+                false => Err(format!("{name} must have {rows} rows of {columns} finite numbers")),
+            }
+        };
+        let vector = |name: &str, v: &Vec<f64>, len: usize| {
+            table(name, &vec![v.clone()], 1, len).map(|m| m.transpose().column(0).into_owned())
+        };
+        Ok(Local {
+            p: table("P", &self.xx, dx, dx)?,
+            q: table("Q", &self.yy, dy, dy)?,
+            s: table("S", &self.xy, dx, dy)?,
+            h: table("H", &self.g_yy, dy, dy)?,
+            c: table("C", &self.g_xy, dx, dy)?,
+            p0: vector("p", &self.p, dx)?,
+            q0: vector("q", &self.q, dy)?,
+            h0: vector("h", &self.h, dy)?,
+        })
+    }
+}
+
 /// A quadratic bilevel problem.
 ///
 /// ```
@@ -67,7 +122,26 @@ impl Quadratic {
                 }
             })
             .collect();
-        let n = agents as f64;
+        Self::of(locals)
+    }
+
+    /// Explicit matrices, one set an agent; says what is wrong with their shapes.
+    pub fn from_matrices(agents: &[Matrices]) -> Result<Self, String> {
+        let (dx, dy) = agents.first().map_or((0, 0), |a| (a.p.len(), a.q.len()));
+        if dx == 0 || dy == 0 {
+            return Err("agents: at least one, with one number or more for x and for y, is needed".into());
+        }
+        let locals =
+            agents.iter().enumerate().map(|(i, a)| a.local(dx, dy).map_err(|e| format!("agent {i}: {e}")));
+        let problem = Self::of(locals.collect::<Result<_, _>>()?);
+        match problem.mean.h.clone().cholesky() {
+            Some(_) => Ok(problem),
+            None => Err("agents: the mean of H is not positive definite".into()),
+        }
+    }
+
+    fn of(locals: Vec<Local>) -> Self {
+        let n = locals.len() as f64;
         let sum = |of: fn(&Local) -> &DMatrix<f64>| {
             locals[1..].iter().fold(of(&locals[0]).clone(), |a, l| a + of(l)) / n
         };

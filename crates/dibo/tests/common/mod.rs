@@ -3,14 +3,15 @@
 // Every test file is a crate of its own and uses a part of this.
 #![allow(dead_code)]
 use dibo::algorithm::{Algorithm, State};
-use dibo::graph::ErdosRenyi;
-use dibo::mixing::Sequence;
+use dibo::graph::{ErdosRenyi, List};
+use dibo::mixing::{Rule, Sequence};
 use dibo::problem::{At, Bilevel, Start};
 use dibo::rng::{Purpose, stream};
 use dibo::rows::{Stack, Threads, Upper};
 use dibo::trace;
 use rand::RngExt;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// One row per agent.
 pub type Matrix = Vec<Vec<f64>>;
@@ -48,9 +49,23 @@ pub fn algorithm(name: &str, parameters: Value) -> Box<dyn Algorithm<f64>> {
     found
 }
 
-/// The weights an algorithm wants: those of iteration 0 for ever, or those of each iteration.
+/// The graphs and weights an algorithm wants: those of iteration 0 for ever, undirected ones with Metropolis
+/// weights, one graph for ever, or these as they are.
 pub fn as_wanted(algorithm: &dyn Algorithm<f64>, sequence: &Sequence) -> Sequence {
-    if algorithm.wishes().frozen_weights { sequence.clone().frozen() } else { sequence.clone() }
+    let needs = algorithm.graph_needs();
+    if !needs.doubly_stochastic {
+        return if algorithm.wishes().frozen_weights { sequence.clone().frozen() } else { sequence.clone() };
+    }
+    // A prime number of graphs: no method's rounds are a multiple of it.
+    let count = if needs.one_graph { 1 } else { 151 };
+    let both_ways = |k: usize| {
+        let graph = sequence.graphs().at(k);
+        graph.union(&graph.reversed())
+    };
+    let graphs = List::new((0..count).map(both_ways).collect());
+    let wanted = Sequence::new(Arc::new(graphs), Rule::Metropolis { lazy: false }).unwrap();
+    wanted.check(needs).unwrap();
+    wanted
 }
 
 /// Whether a problem has what an algorithm asks for.

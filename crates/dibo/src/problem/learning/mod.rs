@@ -15,6 +15,7 @@ pub mod bert;
 pub mod labels;
 mod metrics;
 mod model;
+mod products;
 
 pub use crate::kernels::{Matrix, product};
 pub use bert::Bert;
@@ -22,7 +23,7 @@ pub use labels::{Labels, Site, Way};
 pub use metrics::{Cleaning, TRIED};
 pub use model::{Model, Net};
 
-use super::{At, Bilevel, Metric, Penalty, SingleLevel, Start, Values};
+use super::{At, Bilevel, Metric, Penalty, SecondOrder, SingleLevel, Start, Values};
 use crate::data::{Dealt, Hand, Scaling};
 use crate::error::Result;
 use crate::kernels::{add_scaled, norm_squared};
@@ -504,6 +505,10 @@ impl<T: Real> Bilevel<T> for Learning<T> {
             self.directions(at.owned[row], at.k, penalty, v.row(row), d)
         });
         Ok(())
+    }
+
+    fn second_order(&self) -> Option<&dyn SecondOrder<T>> {
+        Some(self)
     }
 
     fn single_level(&self) -> Option<&dyn SingleLevel<T>> {

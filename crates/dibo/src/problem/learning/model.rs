@@ -47,11 +47,14 @@ pub struct Net {
 /// Workspace for the rows of one batch piece: inputs, hidden values, probabilities, what flows back; made
 /// once and used again.
 pub(super) struct Scratch<T> {
-    x: Buffer<T>,
-    hidden: Buffer<T>,
-    back: Buffer<T>,
+    pub x: Buffer<T>,
+    pub hidden: Buffer<T>,
+    pub back: Buffer<T>,
     transposed: Buffer<T>,
-    out: Buffer<T>,
+    pub out: Buffer<T>,
+    /// Derivatives of hidden values and scores along a direction; empty until one is asked for.
+    pub r_hidden: Buffer<T>,
+    pub r_out: Buffer<T>,
     bert: Option<Box<Workspace<T>>>,
     /// Label of each row.
     pub labels: Vec<u8>,
@@ -75,7 +78,7 @@ impl Net {
         self.pixels + usize::from(self.model != Model::LinearNoBias)
     }
 
-    fn hidden(&self) -> Option<usize> {
+    pub(super) fn hidden(&self) -> Option<usize> {
         match self.model {
             Model::Mlp(hidden) => Some(hidden),
             _ => None,
@@ -118,7 +121,7 @@ impl Net {
         }
     }
 
-    fn strides(&self) -> (usize, usize, usize) {
+    pub(super) fn strides(&self) -> (usize, usize, usize) {
         let line = |n: usize| n.next_multiple_of(16);
         if let Model::Bert(_) = self.model {
             return (0, 0, line(self.classes));
@@ -152,6 +155,8 @@ impl Net {
             back,
             transposed: zeros(self.hidden().map_or(0, |h| (h + 1) * so)),
             out: zeros(rows * so),
+            r_hidden: zeros(0),
+            r_out: zeros(0),
             bert: match self.model {
                 Model::Bert(bert) => {
                     Some(Box::new(Workspace::new(bert, self.classes, self.pixels / 2, rows)))

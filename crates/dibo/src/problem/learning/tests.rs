@@ -205,6 +205,38 @@ fn products_in_place_are_the_definition() {
 }
 
 /// With as many hidden units as the tiles are made for, and with fewer.
+/// Pearlmutter's products against differences of gradients, and ∇²ᵧᵧg as a symmetric matrix.
+#[test]
+fn products_are_differences_of_gradients() {
+    for p in problems::<f64>() {
+        for (agent, k) in [(0, 0), (1, 4), (2, 11)] {
+            let x: Vec<f64> = random(upper_width(&p, agent), 7).iter().map(|v| v.abs() + 0.1).collect();
+            let [y, v, u] = [8, 9, 10].map(|seed| random(p.net.width(), seed));
+            let place = format!("{:?} {:?}", p.net.model, p.task);
+            for mixed in [false, true] {
+                let width = if mixed { x.len() } else { y.len() };
+                let (mut got, mut expected) = (vec![f64::NAN; width], vec![f64::NAN; width]);
+                match mixed {
+                    true => p.xy(agent, k, &x, &y, &v, &mut got).unwrap(),
+                    false => p.yy(agent, k, &x, &y, &v, &mut got).unwrap(),
+                }
+                crate::problem::difference_product(&p, agent, k, [&x, &y, &v], &mut expected, mixed).unwrap();
+                for (g, e) in got.iter().zip(&expected) {
+                    assert!((g - e).abs() < 1e-7 * (1.0 + e.abs()), "{place} mixed {mixed}: {g} {e}");
+                }
+            }
+            let product = |v: &[f64]| {
+                let mut out = vec![f64::NAN; y.len()];
+                p.yy(agent, k, &x, &y, v, &mut out).unwrap();
+                out
+            };
+            let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+            let (left, right) = (dot(&product(&v), &u), dot(&product(&u), &v));
+            assert!((left - right).abs() < 1e-10 * (1.0 + left.abs()), "{place}: {left} {right}");
+        }
+    }
+}
+
 #[test]
 fn gradients_in_32_bits_are_those_in_64() {
     for units in [80, 64, 7] {

@@ -25,7 +25,9 @@ use super::model::{Model, Net, Scratch, pieces};
 use super::sigmoid;
 use crate::error::Result;
 use crate::kernels::{add_scaled, norm_squared};
-use crate::problem::{At, Bilevel, Metric, Penalty, SingleLevel, Start, Values};
+use crate::problem::{
+    At, Bilevel, Metric, Penalty, SecondOrder, SingleLevel, Start, Values, difference_product,
+};
 use crate::rng::{Purpose, stream};
 use crate::rows::{Real, Stack, Threads, Upper, View};
 use rand::seq::SliceRandom;
@@ -724,6 +726,17 @@ fn given_back(loss: Loss<'_>, p: &mut [f64], label: usize, factor: f64, back: &m
     }
 }
 
+/// Differences of gradients: its ways have too many losses for products of their own.
+impl<T: Real> SecondOrder<T> for Labels<T> {
+    fn yy(&self, agent: usize, k: usize, x: &[T], y: &[T], v: &[T], out: &mut [T]) -> Result<()> {
+        difference_product(self as &dyn Bilevel<T>, agent, k, [x, y, v], out, false)
+    }
+
+    fn xy(&self, agent: usize, k: usize, x: &[T], y: &[T], v: &[T], out: &mut [T]) -> Result<()> {
+        difference_product(self as &dyn Bilevel<T>, agent, k, [x, y, v], out, true)
+    }
+}
+
 impl<T: Real> Bilevel<T> for Labels<T> {
     fn agents(&self) -> usize {
         self.sites.len()
@@ -770,6 +783,10 @@ impl<T: Real> Bilevel<T> for Labels<T> {
             self.directions(at.owned[row], at.k, penalty, v.row(row), d)
         });
         Ok(())
+    }
+
+    fn second_order(&self) -> Option<&dyn SecondOrder<T>> {
+        Some(self)
     }
 
     fn single_level(&self) -> Option<&dyn SingleLevel<T>> {

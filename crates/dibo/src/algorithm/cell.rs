@@ -1,0 +1,213 @@
+//! A single-loop method as a cell of three short lists: where directions are taken (sweep), what they are
+//! (direction), how noise is treated (estimator), and how each variable then moves over the network (mixing).
+use super::direction::{Direction, Rooms, Rule, X, Y, Z};
+use super::estimator::{Estimates, Estimator};
+use super::mixer::Mix;
+use super::movement::Movement;
+use super::stacks::{pairs, zeros};
+use super::{Algorithm, State, View, at, fill, memory, own_start, views};
+use crate::error::{Error, Result};
+use crate::network::Network;
+use crate::problem::{Bilevel, Start};
+use crate::rows::{Real, Rows, Stack};
+use crate::schedule::Schedule;
+use serde::{Deserialize, Serialize};
+
+/// When directions are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sweep {
+    /// All at the old point.
+    #[default]
+    Simultaneous,
+    /// One variable after the other, each with the newest values of the others.
+    Sequential,
+}
+
+/// Everything that makes a cell; arrays run over x, y and z.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// What the directions are.
+    pub direction: Rule,
+    /// How each variable moves.
+    pub mixing: [Mix; 3],
+    /// c of (1 − c) v + c A v, where a decision is mixed.
+    pub share: [f64; 3],
+    /// How noise is treated.
+    pub estimator: [Estimator; 3],
+    /// When directions are taken.
+    pub sweep: Sweep,
+    /// Steps.
+    pub eta: [Schedule; 3],
+    /// Each agent keeps its z in the ball of this radius.
+    pub radius_z: Option<f64>,
+}
+
+impl Spec {
+    /// Plain estimators, a simultaneous sweep, one mixing rule for all.
+    pub fn new(direction: Rule, mixing: Mix, eta: [Schedule; 3]) -> Self {
+        let (share, estimator, sweep) = ([1.0; 3], [Estimator::Plain; 3], Sweep::Simultaneous);
+        Spec { direction, mixing: [mixing; 3], share, estimator, sweep, eta, radius_z: None }
+    }
+
+    /// (ηx, ηy, ηz) at iteration k.
+    pub fn eta(&self, k: usize) -> [f64; 3] {
+        self.eta.map(|eta| eta.at(k))
+    }
+}
+
+/// What a file says of a cell: all of it, or the parameters of a published method.
+pub trait Recipe: Send + Sync {
+    /// The cell.
+    fn spec(&self) -> Result<Spec, String>;
+    /// What it is, and how surely.
+    const ABOUT: &'static str;
+    /// The keys of the steps of x and y.
+    fn keys(&self) -> [&'static str; 2] {
+        ["eta_x", "eta_y"]
+    }
+}
+
+/// A method that is a cell.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cell<R>(pub R);
+
+/// x, y, z, the directions they move along, and the memory of estimators and mixing rules.
+struct CellState<T> {
+    spec: Spec,
+    rule: Box<dyn Direction<T>>,
+    v: Stack<T, 3>,
+    d: Stack<T, 3>,
+    estimates: Option<Estimates<T>>,
+    /// For STORM, the points where directions were last taken: one for all variables or one for each.
+    points: Vec<Stack<T, 3>>,
+    movement: Movement<T>,
+    rooms: Rooms<T>,
+}
+
+impl<T: Real, R: Recipe> Algorithm<T> for Cell<R> {
+    fn start(
+        &self,
+        problem: &dyn Bilevel<T>,
+        network: &mut dyn Network<T>,
+        start: Option<&Start>,
+    ) -> Result<Box<dyn State<T>>> {
+        let (spec, start) = (self.0.spec().map_err(Error::Invalid)?, own_start(problem, start));
+        let z = if spec.direction.has_z() { problem.lower() } else { 0 };
+        let mut v: Stack<T, 3> = zeros(&problem.upper(), &[problem.lower(), z], network.owned());
+        let empty = Vec::new();
+        let start_z = if z > 0 { spec.direction.start_of_z(&start) } else { &empty };
+        fill(network, &mut v, [&start.x, &start.y, start_z]);
+        let mut d = v.clone();
+        d.shared.clear();
+        if let Some(private) = &mut d.private {
+            private.clear();
+        }
+        let estimates = Estimates::new(spec.estimator, &v);
+        let looks_back = estimates.as_ref().is_some_and(|e| e.back.is_some());
+        let points = if spec.sweep == Sweep::Sequential { 3 } else { 1 };
+        let mut state = CellState {
+            rule: spec.direction.make(),
+            movement: Movement::new(&spec, &v),
+            points: vec![v.clone(); if looks_back { points } else { 0 }],
+            rooms: Rooms::new(network.threads().count()),
+            spec,
+            v,
+            d,
+            estimates,
+        };
+        if state.spec.sweep == Sweep::Simultaneous {
+            state.look(0, None, problem, network)?;
+        }
+        Ok(Box::new(state))
+    }
+}
+
+impl<T: Real> CellState<T> {
+    /// Directions at the present point with sample k, and what the estimators make of them.
+    fn look(
+        &mut self,
+        k: usize,
+        only: Option<usize>,
+        problem: &dyn Bilevel<T>,
+        network: &dyn Network<T>,
+    ) -> Result<()> {
+        let Self { rule, v, d, estimates, points, movement, rooms, .. } = self;
+        movement.renewed(only);
+        let Some(e) = estimates else { return rule.of_all(problem, at(k, network), only, v, d, rooms) };
+        rule.of_all(problem, at(k, network), only, v, &mut e.fresh, rooms)?;
+        if let Some(back) = &mut e.back {
+            let point = &mut points[only.unwrap_or(0)];
+            if k > 0 {
+                rule.of_all(problem, at(k, network), only, point, back, rooms)?;
+            }
+            pairs(point, v).for_each(|(to, from)| to.copy_from(from));
+        }
+        e.take(k, only, d, network.threads());
+        Ok(())
+    }
+
+    /// Moves variables along their directions.
+    fn go(&mut self, k: usize, only: Option<usize>, network: &mut dyn Network<T>) -> Result<()> {
+        self.movement.go(k, only, self.spec.eta(k), &mut self.v, &self.d, network)?;
+        if let Some(radius) = self.spec.radius_z.filter(|_| only.is_none_or(|only| only == Z)) {
+            self.v.for_each_row(network.threads(), 16, |_, _, [_, _, z]| {
+                let norm = z.iter().map(|z| z.f64() * z.f64()).sum::<f64>().sqrt();
+                if norm > radius {
+                    let scale = T::of(radius / norm);
+                    z.iter_mut().for_each(|z| *z = *z * scale);
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+impl<T: Real> State<T> for CellState<T> {
+    fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) -> Result<()> {
+        match self.spec.sweep {
+            // The directions at the new point end the step, as trackers and whoever looks at them want it.
+            Sweep::Simultaneous => {
+                self.go(k, None, network)?;
+                self.look(k + 1, None, problem, network)
+            }
+            Sweep::Sequential => {
+                for variable in self.spec.direction.order() {
+                    self.look(k, Some(*variable), problem, network)?;
+                    self.go(k, Some(*variable), network)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn views(&mut self) -> Vec<View<'_, T>> {
+        let (has_z, shared_x) = (self.spec.direction.has_z(), self.v.private.is_none());
+        let there = |v: usize| v == Y || v == X || v == Z && has_z;
+        let name = |view: &View<'_, T>, all: [&str; 3]| all.iter().position(|n| *n == view.name);
+        let (decisions, directions) = (["x", "y", "z"], ["dx", "dy", "dz"]);
+        let mut all: Vec<_> = views(&self.v, decisions)
+            .filter(|view| name(view, decisions).is_some_and(there))
+            .chain(views(&self.d, directions).filter(|view| name(view, directions).is_some_and(there)))
+            .collect();
+        // In a sequential sweep no tracker belongs to the directions that are shown.
+        let simultaneous = self.spec.sweep == Sweep::Simultaneous;
+        all.extend(self.movement.views(&self.d).into_iter().filter(|view| match view.name {
+            "w" => true,
+            "tx" => simultaneous && shared_x,
+            "tz" => simultaneous && has_z,
+            _ => simultaneous,
+        }));
+        all
+    }
+
+    fn memory(&mut self) -> Vec<&mut Rows<T>> {
+        let Self { v, d, estimates, points, movement, .. } = self;
+        let mut all = movement.memory(d);
+        all.extend(memory(v).chain(memory(d)));
+        all.extend(estimates.iter_mut().flat_map(|e| memory(&mut e.m)));
+        all.extend(points.iter_mut().flat_map(memory));
+        all
+    }
+}

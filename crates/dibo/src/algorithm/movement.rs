@@ -1,0 +1,199 @@
+//! The movement of x, y and z: one mixing rule for all rows where that is possible, so that a round reads them
+//! once; else one for each variable.
+use super::View;
+use super::cell::{Spec, Sweep};
+use super::direction::X;
+use super::mixer::{Lanes, Mixer, Step};
+use super::stacks::{Steps, step_private};
+use crate::error::Result;
+use crate::network::Network;
+use crate::rows::{Real, Rows, Stack, Threads};
+use std::ops::Range;
+
+pub struct Movement<T> {
+    parts: Vec<Part<T>>,
+    steps: Steps<T, 3>,
+}
+
+/// Some variables that move by one rule.
+struct Part<T> {
+    variable: Option<usize>,
+    mixer: Box<dyn Mixer<T>>,
+    /// Copies of one variable's columns of v and d; all variables need none.
+    own: Option<Own<T>>,
+}
+
+struct Own<T> {
+    columns: Range<usize>,
+    v: Rows<T>,
+    d: Rows<T>,
+    eta: Vec<T>,
+}
+
+impl<T: Real> Movement<T> {
+    pub fn new(spec: &Spec, v: &Stack<T, 3>) -> Self {
+        let uniform = |variable: usize| {
+            spec.mixing[variable] == spec.mixing[X] && spec.share[variable] == spec.share[X]
+        };
+        let together = spec.sweep == Sweep::Simultaneous && (0..3).all(uniform);
+        let parts = match together {
+            true => {
+                vec![Part { variable: None, mixer: spec.mixing[X].make(&v.shared, spec.share[X]), own: None }]
+            }
+            // A private x moves without a rule, and what has no width not at all.
+            false => (0..3).filter(|i| !v.cut(*i).is_empty()).map(|i| Part::of(spec, v, i)).collect(),
+        };
+        Movement { parts, steps: Steps::default() }
+    }
+
+    /// Hears that these variables have new directions.
+    pub fn renewed(&mut self, only: Option<usize>) {
+        self.parts.iter_mut().filter(|p| p.moves(only)).for_each(|p| p.mixer.renewed());
+    }
+
+    /// v⁺ by the mixing rules along d, in as many rounds as the longest of them has.
+    pub fn go(
+        &mut self,
+        k: usize,
+        only: Option<usize>,
+        eta: [f64; 3],
+        v: &mut Stack<T, 3>,
+        d: &Stack<T, 3>,
+        network: &mut dyn Network<T>,
+    ) -> Result<()> {
+        self.steps.set(v, eta);
+        if only.is_none_or(|only| only == X) {
+            step_private(v, eta[X], d, network);
+        }
+        let (parts, columns) = (&mut self.parts, &self.steps.columns);
+        let moving = || move |p: &&mut Part<T>| p.moves(only);
+        parts.iter_mut().filter(moving()).for_each(|p| p.gather(&v.shared, &d.shared, eta));
+        let rounds = parts.iter().filter(|p| p.moves(only)).map(|p| p.mixer.phases(k).len()).max();
+        for round in 0..rounds.unwrap_or(0) {
+            for part in parts.iter_mut().filter(moving()) {
+                let Some(phase) = part.mixer.phases(k).nth(round) else { continue };
+                let (mixer, step) = part.step(&mut v.shared, &d.shared, columns, network.threads());
+                mixer.before(phase, step);
+            }
+            let mut lanes = Lanes::new();
+            // Either one part has all rows, or each has its own.
+            let mut whole = Some(&mut v.shared);
+            for part in parts.iter_mut().filter(moving()) {
+                let Some(phase) = part.mixer.phases(k).nth(round) else { continue };
+                match (&mut part.own, &mut whole) {
+                    (Some(own), _) => part.mixer.send(phase, &mut own.v, &own.d, &own.eta, &mut lanes),
+                    (None, whole) => {
+                        if let Some(v) = whole.take() {
+                            part.mixer.send(phase, v, &d.shared, columns, &mut lanes);
+                        }
+                    }
+                }
+            }
+            network.round(network.next_round(), lanes.all())?;
+            drop(lanes);
+            for part in parts.iter_mut().filter(moving()) {
+                let Some(phase) = part.mixer.phases(k).nth(round) else { continue };
+                let (mixer, step) = part.step(&mut v.shared, &d.shared, columns, network.threads());
+                mixer.after(phase, step);
+            }
+        }
+        parts.iter_mut().filter(moving()).for_each(|p| p.scatter(&mut v.shared));
+        Ok(())
+    }
+
+    /// Trackers and push-sum's weight.
+    pub fn views(&mut self, d: &Stack<T, 3>) -> Vec<View<'_, T>> {
+        let names = ["tx", "ty", "tz"];
+        let mut all = Vec::new();
+        for (number, part) in self.parts.iter_mut().enumerate() {
+            part.settle(&d.shared);
+            let Part { variable, mixer, .. } = part;
+            match (mixer.tracker(), variable) {
+                (Some(t), Some(v)) => all.push(View::whole(names[*v], t)),
+                (Some(t), None) => {
+                    let view = |v: usize| View { name: names[v], rows: t, columns: Some(d.cut(v)) };
+                    all.extend((0..3).map(view));
+                }
+                (None, _) => {}
+            }
+            // All weights are equal.
+            all.extend(mixer.weight().filter(|_| number == 0).map(|w| View::whole("w", w)));
+        }
+        all
+    }
+
+    pub fn memory(&mut self, d: &Stack<T, 3>) -> Vec<&mut Rows<T>> {
+        let mut all = Vec::new();
+        for part in &mut self.parts {
+            // What is still to be added is added first, here and in the run that resumes.
+            part.settle(&d.shared);
+            all.extend(part.mixer.memory());
+        }
+        all
+    }
+}
+
+impl<T: Real> Part<T> {
+    fn of(spec: &Spec, v: &Stack<T, 3>, variable: usize) -> Self {
+        let columns = v.cut(variable);
+        let mut rows = Rows::zeros(v.count(), columns.len());
+        take(&v.shared, &mut rows, columns.clone());
+        let mixer = spec.mixing[variable].make(&rows, spec.share[variable]);
+        let own = Own { columns, d: rows.clone(), v: rows, eta: Vec::new() };
+        Part { variable: Some(variable), mixer, own: Some(own) }
+    }
+
+    fn moves(&self, only: Option<usize>) -> bool {
+        only.is_none() || self.variable.is_none() || self.variable == only
+    }
+
+    fn step<'a>(
+        &'a mut self,
+        v: &'a mut Rows<T>,
+        d: &'a Rows<T>,
+        eta: &'a [T],
+        threads: &'a Threads,
+    ) -> (&'a mut dyn Mixer<T>, Step<'a, T>) {
+        let step = match &mut self.own {
+            Some(own) => Step { v: &mut own.v, m: &own.d, eta: &own.eta, threads },
+            None => Step { v, m: d, eta, threads },
+        };
+        (&mut *self.mixer, step)
+    }
+
+    /// Brings the tracker up to the newest directions.
+    fn settle(&mut self, d: &Rows<T>) {
+        match &mut self.own {
+            Some(own) => {
+                take(d, &mut own.d, own.columns.clone());
+                self.mixer.settle(&own.d, &Threads::one());
+            }
+            None => self.mixer.settle(d, &Threads::one()),
+        }
+    }
+
+    fn gather(&mut self, v: &Rows<T>, d: &Rows<T>, eta: [f64; 3]) {
+        if let (Some(own), Some(variable)) = (&mut self.own, self.variable) {
+            take(v, &mut own.v, own.columns.clone());
+            take(d, &mut own.d, own.columns.clone());
+            own.eta.clear();
+            own.eta.resize(own.v.stride(), T::of(eta[variable]));
+        }
+    }
+
+    fn scatter(&mut self, v: &mut Rows<T>) {
+        if let Some(own) = &self.own {
+            put(&own.v, v, own.columns.clone());
+        }
+    }
+}
+
+/// Some columns of rows, to rows of their own.
+fn take<T: Real>(from: &Rows<T>, to: &mut Rows<T>, columns: Range<usize>) {
+    (0..to.count()).for_each(|i| to.row_mut(i).copy_from_slice(&from.row(i)[columns.clone()]));
+}
+
+/// Rows to some columns of others.
+fn put<T: Real>(from: &Rows<T>, to: &mut Rows<T>, columns: Range<usize>) {
+    (0..from.count()).for_each(|i| to.row_mut(i)[columns.clone()].copy_from_slice(from.row(i)));
+}
