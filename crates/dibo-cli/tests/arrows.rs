@@ -98,6 +98,19 @@ const CRATES: &[Crate] = &[
             ("main", &[]),
         ],
     },
+    Crate {
+        name: "dibo-py",
+        crates: &["dibo", "dibo_cli", "dibo_net", "dibo_report", "dibo_run"],
+        rooms: &[
+            ("memory", &[]),
+            ("graph", &[]),
+            ("problems", &[]),
+            ("command", &[]),
+            ("network", &["graph"]),
+            ("oracle", &["memory"]),
+            ("solve", &["graph", "memory", "oracle", "problems"]),
+        ],
+    },
 ];
 
 /// The rooms of the library.
