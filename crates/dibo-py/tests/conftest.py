@@ -12,6 +12,12 @@ import dibo
 
 AGENTS, UPPER, LOWER = 3, 2, 3
 
+if importlib.util.find_spec("torch"):
+    import torch
+
+    # Small tensors gain nothing from threads, which wait for each other where others use the cores as well.
+    torch.set_num_threads(1)
+
 
 def installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None

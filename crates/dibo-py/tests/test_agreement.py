@@ -18,10 +18,10 @@ FIRST_ORDER = [
 ]
 SECOND_ORDER = [
     dibo.PushPullSOBA(0.02, 0.05),
-    dibo.DoubleLoop("push-pull", inner=3, eta=0.02),
-    dibo.DoubleLoop("push-sgd", inner=3, eta=0.02),
-    dibo.DoubleLoop("push-saga", inner=3, eta=0.02),
-    dibo.DoubleLoop("push-asgd", inner=3, eta=0.01, beta=0.5),
+    dibo.DoubleLoop("push-pull", inner=1, eta=0.02),
+    dibo.DoubleLoop("push-sgd", inner=1, eta=0.02),
+    dibo.DoubleLoop("push-saga", inner=1, eta=0.02),
+    dibo.DoubleLoop("push-asgd", inner=1, eta=0.01, beta=0.5),
 ]
 SINGLE = [
     dibo.PushPull(0.05),

@@ -56,11 +56,6 @@ def test_exceptions_keep_type_traceback_iteration_and_agent():
 def test_exceptions_in_torch_name_the_agent():
     import torch
 
-    def loss(x, y, t):
-        if not torch.func.debug_unwrap(t).ndim > 2 and t[0, 0] == 1:
-            raise Own("torch")
-        return ((y - x) ** 2).sum() + (torch.ones(2) @ torch.ones(3) if t.shape[-1] == 2 else 0.0)
-
     def shapes(x, y, t):
         return (y.reshape(2, 2) ** 2).sum()
 
@@ -77,14 +72,14 @@ def test_exceptions_in_torch_name_the_agent():
         (None, TypeError, "pair"),
         (3.0, TypeError, "pair"),
         ((None, np.zeros(1)), TypeError, "None"),
-        ((np.zeros(2), np.zeros(1)), ValueError, r"shape \(2,\)"),
-        ((np.zeros(1), np.zeros((1, 1))), ValueError, r"shape \(1, 1\)"),
+        ((np.zeros(2), np.zeros(1)), ValueError, r"shape \((3, )?2"),
+        ((np.zeros(1), np.zeros((1, 1))), ValueError, r"shape \((3, )?1, 1\)"),
         ((np.zeros(1), np.zeros(1, complex)), TypeError, "complex"),
         ((np.zeros(1), np.array(["a"])), TypeError, "dtype"),
         ((np.zeros(1), "text"), ValueError, "shape"),
         ((np.zeros(1), np.array([np.nan])), ValueError, "nan at iteration 0|NaN at iteration 0"),
         ((np.zeros(1), np.array([np.inf])), ValueError, "inf at iteration 0"),
-        ((np.zeros(1), object()), (TypeError, ValueError), ""),
+        ((np.zeros(1), object()), (TypeError, ValueError), None),
     ],
 )
 @pytest.mark.parametrize("stacked", [False, True])
@@ -107,14 +102,14 @@ def test_integers_and_other_floats_are_taken():
 @pytest.mark.parametrize(
     "loss, kind, words",
     [
-        (lambda x, y, d: None, (TypeError, ValueError), ""),
-        (lambda x, y, d: 3.0, (TypeError, ValueError), ""),
+        (lambda x, y, d: None, (TypeError, ValueError), None),
+        (lambda x, y, d: 3.0, (TypeError, ValueError), None),
         (lambda x, y, d: y, ValueError, "one number"),
         (lambda x, y, d: (y.sum() + x.sum()).detach() * 0, ValueError, "depends"),
         (lambda x, y, d: (y.sum() * float("nan")), ValueError, "nan|NaN"),
         (lambda x, y, d: y.sum().to("meta"), TypeError, "processor"),
-        (lambda x, y, d: y.sum().long(), (TypeError, ValueError), ""),
-        (lambda x, y, d: y.sum().item(), RuntimeError, ""),
+        (lambda x, y, d: y.sum().long(), (TypeError, ValueError), None),
+        (lambda x, y, d: y.sum().item(), RuntimeError, None),
     ],
 )
 def test_wrong_losses_in_torch(loss, kind, words):
@@ -308,7 +303,7 @@ def test_a_run_inside_a_function():
     assert dibo.solve(toy(upper), FAB, iterations=3).status == "finished"
 
 
-RUNS = int(os.environ.get("DIBO_FUZZ", "2000"))
+RUNS = int(os.environ.get("DIBO_FUZZ", "10000"))
 
 
 def test_fuzzed_callbacks_never_crash():

@@ -197,13 +197,24 @@ def test_a_module_and_its_loaders():
     assert alone.x is None and set(alone.y) == set(run.y)
 
 
-@pytest.mark.parametrize("framework", [pytest.param("torch", marks=needs_torch), pytest.param("jax", marks=needs_jax)])
+@pytest.mark.parametrize("framework", ["numpy", pytest.param("torch", marks=needs_torch), pytest.param("jax", marks=needs_jax)])
 @pytest.mark.parametrize("private", [False, True])
-def test_long_rows_are_lent_and_give_what_short_ones_give(framework, private):
-    """Rows above and below the size at which they are lent: y in two halves that do not meet."""
-    wide = 30_000
+def test_long_rows_are_lent_and_give_what_copies_give(framework, private):
+    """f_i = ½|y − i|² + ½|x|², g_i = ½|y − x₀|² + x₁ y₀, with rows so long that they are lent."""
+    wide, agents, k = 30_000, 3, 25
+    data = [np.full((1, 1), float(i)) for i in range(agents)]
+    if framework == "numpy":
+        def upper(x, y, d):
+            return x, y - d[0, 0]
 
-    def make(width):
+        def lower(x, y, d):
+            gy = y - x[0]
+            gx = np.array([-gy.sum(), y[0]])
+            gy[0] += x[1]
+            return gx, gy
+
+        make, zeros = dibo.GradientProblem, np.zeros
+    else:
         if framework == "torch":
             import torch
 
@@ -216,13 +227,30 @@ def test_long_rows_are_lent_and_give_what_short_ones_give(framework, private):
             zeros = jnp.zeros
         upper = lambda x, y, d: 0.5 * ((y - d[0, 0]) ** 2).sum() + 0.5 * (x * x).sum()
         lower = lambda x, y, d: 0.5 * ((y - x[0]) ** 2).sum() + x[1] * y[0]
-        data = [np.full((1, 1), float(i)) for i in range(3)]
-        x = [zeros(2)] * 3 if private else zeros(2)
-        return dibo.Problem(upper, lower, x=x, y=zeros(width), train=data, val=data, private=private)
+        make = dibo.Problem
+    start = [zeros(2)] * agents if private else zeros(2)
+    problem = make(upper, lower, x=start, y=zeros(wide), train=data, val=data, private=private)
+    run = dibo.solve(problem, dibo.FAB(lam=3, eta_x=1e-6, eta_y=0.02), dibo.Ring(agents), iterations=k, every=k)
+    # The same in a few lines of NumPy.
+    a, b = dibo.Ring(agents).matrices(0)
+    x, y, z = np.zeros((agents, 2)), np.zeros((agents, wide)), np.zeros((agents, wide))
+    i = np.arange(agents)[:, None]
 
-    fab = dibo.FAB(lam=3, eta_x=1e-6, eta_y=0.02)
-    long, short = (dibo.solve(make(w), fab, dibo.Ring(3), iterations=40, every=40) for w in (wide, 7))
-    # All entries of y but the first see the same numbers while x hardly moves.
-    assert np.abs(long.variables["y"][:, 1] - long.variables["y"][:, -1]).max() == 0.0
-    assert np.abs(long.variables["y"][:, 1] - short.variables["y"][:, 1]).max() < 1e-2
-    assert long.variables["x"].shape == short.variables["x"].shape
+    def directions():
+        gy, gz = y - x[:, :1], z - x[:, :1]
+        dx = x + 3 * np.stack([gz.sum(1) - gy.sum(1), y[:, 0] - z[:, 0]], axis=1)
+        gy[:, 0] += x[:, 1]
+        gz[:, 0] += x[:, 1]
+        return dx, y - i + 3 * gy, 3 * gz
+
+    d = directions()
+    t = d
+    for _ in range(k):
+        x = x - 1e-6 * d[0] if private else a @ x - 1e-6 * t[0]
+        y, z = a @ y - 0.02 * t[1], a @ z - 0.02 * t[2]
+        new = directions()
+        t = [b @ old + n - o for old, n, o in zip(t, new, d)]
+        d = new
+    assert np.abs(x).max() > 1e-3
+    for name, want in (("x", x), ("y", y), ("z", z)):
+        assert np.abs(run.variables[name] - want).max() < 1e-12, name

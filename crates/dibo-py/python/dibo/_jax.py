@@ -81,10 +81,14 @@ class JaxOracle(_problem.Oracle):
             return None
         return data.places(2 * self.problem.seed + which, owned, k, self.problem.batch[which])
 
-    def _fixed(self, which: int, owned: Sequence[int]) -> Any:
-        """Places that do not change from call to call are put in their place once."""
-        full = self.problem.batch[which] is None
-        return jax.device_put(self._places(which, owned, 0)) if full else None
+    def _fixed(self, which: int, owned: Sequence[int]) -> Callable[[int], Any]:
+        """The places of iteration k: drawn anew, the same at every call, or none where agents have different
+        numbers of samples."""
+        data = self.problem.train if which else self.problem.val
+        if self.problem.batch[which] is not None:
+            return lambda k: self._places(which, owned, k)
+        same = jax.device_put(self._places(which, owned, 0)) if data.regular(owned) else None
+        return lambda k: same
 
     def _gather(self, which: int, leaves: Any, places: Any) -> Any:
         data = self.problem.train if which else self.problem.val
@@ -113,10 +117,9 @@ class JaxOracle(_problem.Oracle):
         self, owned: Sequence[int], inputs: list[Any], outputs: list[Any], rows: Any
     ) -> Callable[[int, float, float], None]:
         p = self.problem
-        stackable = self.stackable(owned)
         upper, lower = self._sum(self.upper, 0, owned), self._sum(self.lower, 1, owned)
         leaves = [[] if data.empty else data.leaves for data in (p.val, p.train)]
-        fixed = [self._fixed(which, owned) if stackable else None for which in (0, 1)]
+        places_at = [self._fixed(which, owned) for which in (0, 1)]
 
         def compute(x: Any, y: Any, z: Any, f: Any, g: Any, leaves: Any, places: Any) -> Any:
             def total(x: Any, y: Any, z: Any) -> Any:
@@ -128,13 +131,13 @@ class JaxOracle(_problem.Oracle):
 
         whole, out_rows = rows
         if whole is not None:
-            return self._bind_rows(owned, inputs, outputs, rows, compute, (leaves, fixed, stackable))
+            return self._bind_rows(owned, inputs, outputs, rows, compute, (leaves, places_at))
         compiled = self.jit(f"directions {list(owned)}", compute)
         kind = p.dtype.type
 
         def directions(k: int, f: float, g: float) -> None:
             try:
-                places = self._at(fixed, stackable, owned, k)
+                places = [at(k) for at in places_at]
                 given = compiled(*inputs, kind(f), kind(g), leaves, places)
                 for out, value in zip(outputs, given):
                     out[...] = np.asarray(value)
@@ -143,11 +146,6 @@ class JaxOracle(_problem.Oracle):
                 raise
 
         return directions
-
-    def _at(self, fixed: list[Any], stackable: bool, owned: Sequence[int], k: int) -> list[Any]:
-        if not stackable:
-            return [None, None]
-        return [self._places(which, owned, k) if at is None else at for which, at in enumerate(fixed)]
 
     def _bind_rows(
         self,
@@ -159,7 +157,7 @@ class JaxOracle(_problem.Oracle):
         how: Any,
     ) -> Callable[[int, float, float], None]:
         """Long rows go in and out as they lie, padding included: cut and joined inside the compiled function."""
-        p, (whole, out_rows), (leaves, fixed, stackable) = self.problem, rows, how
+        p, (whole, out_rows), (leaves, places_at) = self.problem, rows, how
         apart = p.private
         width = 0 if apart else p.x.width
         low = p.y.width
@@ -177,7 +175,7 @@ class JaxOracle(_problem.Oracle):
 
         def directions(k: int, f: float, g: float) -> None:
             try:
-                places = self._at(fixed, stackable, owned, k)
+                places = [at(k) for at in places_at]
                 x = inputs[0] if apart else None
                 dx, drows = compiled(x, whole, kind(f), kind(g), leaves, places)
                 np.copyto(out_rows, np.asarray(drows))
@@ -195,23 +193,35 @@ class JaxOracle(_problem.Oracle):
         self.upper(x, y, self.samples(0, agent, k))
         self.lower(x, y, self.samples(1, agent, k))
 
+    def _own(self, which: int, agent: int, k: int) -> tuple[Any, Any]:
+        """One agent's arrays and the places of its samples in them; gathered inside the compiled function."""
+        data = self.problem.train if which else self.problem.val
+        if data.empty:
+            return [], None
+        places = data.places(2 * self.problem.seed + which, [agent], k, self.problem.batch[which])[0]
+        return data.leaves, places
+
     def gradients(self, level: int, agent: int, k: int, x: Any, y: Any) -> Any:
         function = self.lower if level else self.upper
-        compiled = self.jit(f"gradients {level}", jax.grad(function, argnums=(0, 1)))
+
+        def pair(x: Any, y: Any, leaves: Any, places: Any) -> Any:
+            return jax.grad(function, argnums=(0, 1))(x, y, self._gather(level, leaves, places))
+
         try:
-            return tuple(np.array(part) for part in compiled(x, y, self.samples(level, agent, k)))
+            compiled = self.jit(f"gradients {level}", pair)
+            return tuple(np.array(part) for part in compiled(x, y, *self._own(level, agent, k)))
         except Exception as error:
             error.add_note(f"dibo: iteration {k}, agent {agent}")
             raise
 
     def products(self, agent: int, k: int, x: Any, y: Any, v: Any) -> Any:
-        def both(x: Any, y: Any, v: Any, data: Any) -> Any:
-            gradient = jax.grad(self.lower, argnums=(0, 1))
+        def both(x: Any, y: Any, v: Any, leaves: Any, places: Any) -> Any:
+            gradient, data = jax.grad(self.lower, argnums=(0, 1)), self._gather(1, leaves, places)
             return jax.jvp(lambda y: gradient(x, y, data), (y,), (v,))[1]
 
         try:
             compiled = self.jit("products", both)
-            return tuple(np.array(part) for part in compiled(x, y, v, self.samples(1, agent, k)))
+            return tuple(np.array(part) for part in compiled(x, y, v, *self._own(1, agent, k)))
         except Exception as error:
             error.add_note(f"dibo: iteration {k}, agent {agent}")
             raise
@@ -222,16 +232,14 @@ class JaxOracle(_problem.Oracle):
         p, self.alone = self.problem, True
         like, data = (p.y if p.single_of == "y" else p.x), p.train
         function = self._sum(lambda v, data: _loss(p.single(like.tree(v), data), "single"), 1, owned)
-        stackable, leaves = self.stackable(owned), [] if data.empty else data.leaves
-        fixed = self._fixed(1, owned) if stackable else None
+        places_at, leaves = self._fixed(1, owned), [] if data.empty else data.leaves
         compiled = self.jit(
             f"single {list(owned)}", jax.grad(lambda v, leaves, places: function((v,), leaves, places))
         )
 
         def gradient(k: int) -> None:
             try:
-                places = fixed if fixed is not None or not stackable else self._places(1, owned, k)
-                outputs[0][...] = np.asarray(compiled(inputs[0], leaves, places))
+                outputs[0][...] = np.asarray(compiled(inputs[0], leaves, places_at(k)))
             except Exception as error:
                 error.add_note(f"dibo: iteration {k}, all agents together")
                 raise

@@ -96,19 +96,6 @@ class _Problem:
             f"dtype={self.dtype}, framework={self.framework.name!r})"
         )
 
-    def directions(self, k: int, x: Any, y: Any, z: Any, f: float, g: float) -> tuple[Any, Any, Any]:
-        """FAB's directions of all agents at stacked points (agents, width)."""
-        oracle, outs = self.oracle(), [np.zeros_like(np.asarray(v), dtype=self.dtype) for v in (x, y, z)]
-        points = [np.ascontiguousarray(v, dtype=self.dtype) for v in (x, y, z)]
-        oracle.bind(list(range(self.agents)), points, outs, (None, None))(k, f, g)
-        return outs[0], outs[1], outs[2]
-
-    def gradients(self, level: int, agent: int, k: int, x: Any, y: Any) -> tuple[Any, Any]:
-        """∇f (level 0) or ∇g (level 1) of one agent."""
-        point = [np.ascontiguousarray(v, dtype=self.dtype) for v in (x, y)]
-        pair: tuple[Any, Any] = self.oracle().gradients(level, agent, k, *point)
-        return pair
-
 
 class Oracle:
     """One run's calls of a problem. The core lends it arrays once and then calls what `bind` gave."""
@@ -116,6 +103,7 @@ class Oracle:
     def __init__(self, problem: Any) -> None:
         self.problem = problem
         self.alone = False
+        self._full: dict[tuple[int, ...], Any] = {}
 
     def about(self) -> dict[str, Any]:
         p = self.problem
@@ -173,14 +161,22 @@ class Oracle:
         p = self.problem
         if data.empty:
             return None
-        places = data.places(2 * p.seed + which, owned, k, p.batch[which])
-        return data.rebuild([p.framework.take(leaf, places) for leaf in data.leaves])
+        if p.batch[which] is not None:
+            places = data.places(2 * p.seed + which, owned, k, p.batch[which])
+            return data.rebuild([p.framework.take(leaf, places) for leaf in data.leaves])
+        key = (which, *owned)
+        if key not in self._full:
+            places = data.places(0, owned, 0, None)
+            self._full[key] = data.rebuild([p.framework.take(leaf, places) for leaf in data.leaves])
+        return self._full[key]
 
     def samples(self, which: int, agent: int, k: int) -> Any:
         """The samples of iteration k of one agent: of val (0) or train (1)."""
         data = self.problem.train if which else self.problem.val
         if data.empty:
             return None
+        if self.problem.batch[which] is None:
+            return self.whole(data, agent)
         places = data.places(2 * self.problem.seed + which, [agent], k, self.problem.batch[which])[0]
         return data.rebuild([self.problem.framework.take(leaf, places) for leaf in data.leaves])
 

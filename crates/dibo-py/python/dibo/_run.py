@@ -96,7 +96,7 @@ def solve(
     iterations: int = 1000,
     every: int = 20,
     target: tuple[str, float] | None = None,
-    diverged_above: float = 1e3,
+    diverged_above: float | None = None,
     threads: int = 1,
     start: dict[str, Any] | None = None,
     progress: bool | None = None,
@@ -104,7 +104,8 @@ def solve(
     """Runs an algorithm on a problem, all agents in this process.
 
     Metrics are computed after each ``every`` iterations; ``target=("upper_loss", 0.1)`` stops when the metric is
-    better. ``start`` may hold rows ``"x"`` and ``"y"`` to begin at, one or one an agent. Ctrl-C ends the run with
+    better. A run has diverged when a number is no longer finite, or the first metric is above ``diverged_above``.
+    ``start`` may hold rows ``"x"`` and ``"y"`` to begin at, one or one an agent. Ctrl-C ends the run with
     status ``"stopped"``, and what is done is kept. What a function of yours raises comes out as it is, with the
     iteration and the agent noted; the run up to then is the exception's attribute ``run``.
 
@@ -135,7 +136,7 @@ def solve(
             iterations=iterations,
             every=every,
             target=None if target is None else (str(target[0]), float(target[1])),
-            diverged_above=float(diverged_above),
+            diverged_above=_bound(diverged_above, core),
             threads=int(threads),
             start_x=rows.get("x"),
             start_y=rows.get("y"),
@@ -145,6 +146,11 @@ def solve(
     finally:
         bar.close()
     return finish(result, problem, algorithm, graph)
+
+
+def _bound(diverged_above: float | None, core: Any) -> float:
+    """Where a run counts as diverged: a loss of the user's own may be as large as it likes."""
+    return float(diverged_above) if diverged_above is not None else 1e300 if core is None else 1e3
 
 
 def finish(result: dict[str, Any], problem: Any, algorithm: Any, graph: Graph) -> Run:
@@ -252,8 +258,13 @@ class Stacked:
         core = self._core
         self.widths: list[int] = core.upper if core is not None else problem.widths
         self.lower: int = core.lower if core is not None else problem.y.width
-        if core is None and problem.private:
-            raise ValueError("algorithms in Python know no private upper variables")
+        if core is None:
+            if problem.private:
+                raise ValueError("algorithms in Python know no private upper variables")
+            # Functions are bound to these arrays once, as they are in a run of the core's.
+            shapes = [(self.agents, width) for width in (self.widths[0], self.lower, self.lower)]
+            self._points, self._outs = ([np.zeros(s, problem.dtype) for s in shapes] for _ in range(2))
+            self._call: Any = None
 
     def start(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Where x and y start, (agents, width)."""
@@ -272,15 +283,24 @@ class Stacked:
         return self._gradients(1, k, x, y)
 
     def _gradients(self, level: int, k: int, x: Any, y: Any) -> tuple[Any, Any]:
-        of = self._core if self._core is not None else self._problem
-        pairs = [of.gradients(level, i, k, np.ascontiguousarray(x[i]), np.ascontiguousarray(y[i])) for i in range(self.agents)]
+        of, dtype = (self._oracle, self._problem.dtype) if self._core is None else (self._core, float)
+        x, y = np.ascontiguousarray(x, dtype=dtype), np.ascontiguousarray(y, dtype=dtype)
+        assert of is not None
+        pairs = [of.gradients(level, i, k, x[i], y[i]) for i in range(self.agents)]
         return np.stack([a for a, _ in pairs]).astype(float), np.stack([b for _, b in pairs]).astype(float)
 
     def directions(self, k: int, x: Any, y: Any, z: Any, f: float, g: float) -> tuple[Any, Any, Any]:
         """FAB's directions of every agent."""
         if self._core is None:
-            dx, dy, dz = self._problem.directions(k, x, y, z, f, g)
-            return dx.astype(float), dy.astype(float), dz.astype(float)
+            if self._call is None:
+                assert self._oracle is not None
+                bound = [array.view() for array in self._points], self._outs
+                self._call = self._oracle.bind(list(range(self.agents)), *bound, (None, None))
+            for to, given in zip(self._points, (x, y, z)):
+                to[...] = given
+            self._call(k, f, g)
+            dx, dy, dz = (out.astype(float) for out in self._outs)
+            return dx, dy, dz
         fx, fy = self.upper_gradients(k, x, y)
         gx, gy = self.lower_gradients(k, x, y)
         hx, hy = self.lower_gradients(k, x, z)

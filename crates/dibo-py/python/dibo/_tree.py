@@ -54,12 +54,13 @@ class Variable:
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.starts = [sum(self.sizes[:i]) for i in range(len(self.sizes))]
         self.width = sum(self.sizes)
-        self.plain = len(self.shapes) == 1
+        #: Whether it is one array by itself.
+        self.plain = not isinstance(tree, (dict, list, tuple))
 
     def leaves(self, rows: Any) -> list[Any]:
         """Views of the arrays in rows (agents, width), or in one vector (width,)."""
         lead = tuple(rows.shape[:-1])
-        if self.plain and len(self.shapes[0]) == 1:
+        if len(self.shapes) == 1 and len(self.shapes[0]) == 1:
             return [rows]
         out = []
         for shape, size, start in zip(self.shapes, self.sizes, self.starts):
