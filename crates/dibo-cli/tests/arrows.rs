@@ -109,6 +109,7 @@ const CRATES: &[Crate] = &[
             ("network", &["graph"]),
             ("oracle", &["memory"]),
             ("solve", &["graph", "memory", "oracle", "problems"]),
+            ("agent", &["graph", "memory", "oracle", "solve"]),
         ],
     },
 ];

@@ -1,4 +1,5 @@
-"""MLP cleaning, ten agents, 256 hidden units, batches of 64: PyTorch loops and dibo with PyTorch and JAX, in turn."""
+"""MLP cleaning, ten agents, 256 hidden units, batches of 64: PyTorch loops and dibo with PyTorch and JAX,
+in turn."""
 
 from __future__ import annotations
 
@@ -88,7 +89,9 @@ def torch_problem(x, y, xv, yv, start):
         return torch.nn.functional.cross_entropy(out, d["y"], reduction="none")
 
     def lower(psi, w, d):
-        return (torch.sigmoid(psi[d["place"]]) * losses(w, d)).mean() + DECAY / 2 * sum((p * p).sum() for p in w)
+        return (torch.sigmoid(psi[d["place"]]) * losses(w, d)).mean() + DECAY / 2 * sum(
+            (p * p).sum() for p in w
+        )
 
     place = torch.arange(SAMPLES)
     return dibo.Problem(
@@ -112,7 +115,9 @@ def jax_problem(x, y, xv, yv, start):
         return -jnp.take_along_axis(jax.nn.log_softmax(out), d["y"][:, None], axis=1)[:, 0]
 
     def lower(psi, w, d):
-        return (jax.nn.sigmoid(psi[d["place"]]) * losses(w, d)).mean() + DECAY / 2 * sum((p * p).sum() for p in w)
+        return (jax.nn.sigmoid(psi[d["place"]]) * losses(w, d)).mean() + DECAY / 2 * sum(
+            (p * p).sum() for p in w
+        )
 
     array = lambda t: jnp.asarray(t.numpy())
     place = np.arange(SAMPLES)
@@ -208,7 +213,8 @@ def main(options, _best) -> None:
     first = next(iter(times))
     for name, all_ms in times.items():
         ms = min(all_ms)
-        ratios = f"{min(times[first]) / ms:.2f} × {first}, {min(times['a better torch loop']) / ms:.2f} × a better loop"
+        better_ms = min(times["a better torch loop"])
+        ratios = f"{min(times[first]) / ms:.2f} × {first}, {better_ms / ms:.2f} × a better loop"
         share = f", {min(shares[name]):.3f} × its function alone" if name in shares else ""
         print(f"{name}: {ms:.2f} ms an iteration: {ratios}{share}")
 

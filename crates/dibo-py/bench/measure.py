@@ -1,8 +1,8 @@
 """Figures of docs/python.md: ratios within one run, bursts in turn, the best of several counts.
 
-    python bench/measure.py crossing
-    python bench/measure.py policy
-    python bench/measure.py cleaning --torch-peer FILE
+python bench/measure.py crossing
+python bench/measure.py policy
+python bench/measure.py cleaning --torch-peer FILE
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ def best(rounds: int, works: dict[str, object]) -> dict[str, float]:
 
 
 def crossing(rounds: int) -> None:
-    """What the way from Rust to Python and back costs: the same run with a function that does nothing, less the
-    run's own work, which is the same without Python."""
+    """What the way from Rust to Python and back costs: the same run with a function that does nothing, less
+    the run's own work, which is the same without Python."""
     from dibo import _core
 
+    k, width = 20000, 20
     for n in (10, 100):
-        for width, what in ((20, "copied"), (4000 if n == 10 else 400, "lent")):
-            k = 20000 if what == "copied" else 2000
+        for lend in (True, False):
 
             def nothing(x, y, z, dx, dy, dz, k, f, g):
                 pass
 
-            problem = dibo.GradientProblem(directions=nothing, x=np.zeros(5), y=np.zeros(width), agents=n)
+            options = dict(x=np.zeros(5), y=np.zeros(width), agents=n, lend=lend)
+            problem = dibo.GradientProblem(directions=nothing, **options)
             fab, graph = dibo.FAB(lam=1, eta=1e-9), dibo.Ring(n)
             null = _core.Builtin.idle(n, 5, width)
 
@@ -49,8 +50,11 @@ def crossing(rounds: int) -> None:
                 _core.solve(null, fab.name, fab.json, graph.json, iterations=k, every=k)
 
             t = best(rounds, {"entered": entered, "alone": alone})
-            cost = (t["entered"] - t["alone"]) / k * 1e6
-            print(f"crossing, n = {n}, rows of {5 + 2 * width} {what}: {cost:.2f} µs an iteration")
+            cost, how = (t["entered"] - t["alone"]) / k * 1e6, "lent" if lend else "copied"
+            own = t["alone"] / k * 1e6
+            print(
+                f"crossing, n = {n}, rows {how}: {cost:.2f} µs an iteration (the iteration itself {own:.2f})"
+            )
 
 
 S, D = 20, 5
@@ -70,20 +74,21 @@ def policy(rounds: int) -> None:
         def peer():
             return numpy_fab(phi, m, rewards, graphs, k)
 
-        problem = policy_problem(phi, m, rewards)
+        problems = {lend: policy_problem(phi, m, rewards, lend) for lend in (False, True)}
         fab = dibo.FAB(lam=LAM, eta=ETA, normalised=True)
         graph = dibo.Links(n, links)
 
-        def ours():
-            return dibo.solve(problem, fab, graph, iterations=k, every=k)
+        def ours(lend=False):
+            return dibo.solve(problems[lend], fab, graph, iterations=k, every=k)
 
         want = peer()
         got = ours().variables
         off = max(np.abs(got["x"] - want[:, :D]).max(), np.abs(got["y"] - want[:, D : D + S]).max())
-        t = best(rounds, {"peer": peer, "dibo": ours})
+        t = best(rounds, {"peer": peer, "dibo": ours, "lent": lambda: ours(True)})
         print(
             f"policy evaluation in NumPy, n = {n}: loop {t['peer'] / k * 1e6:.1f} µs, through dibo "
-            f"{t['dibo'] / k * 1e6:.1f} µs an iteration: {t['peer'] / t['dibo']:.2f} times (largest difference {off:.0e})"
+            f"{t['dibo'] / k * 1e6:.1f} µs an iteration: {t['peer'] / t['dibo']:.2f} times, "
+            f"{t['peer'] / t['lent']:.2f} with rows lent (largest difference {off:.0e})"
         )
 
 
@@ -134,7 +139,7 @@ def numpy_fab(phi, m, rewards, graphs, iterations):
     return v
 
 
-def policy_problem(phi, m, rewards):
+def policy_problem(phi, m, rewards, lend):
     """The same gradients for dibo: both products with x at once, results written where they belong."""
     n = len(rewards)
     both = np.ascontiguousarray(np.hstack([phi.T, m.T]))  # x ↦ (Φx, Mx)
@@ -156,7 +161,7 @@ def policy_problem(phi, m, rewards):
         np.matmul(pulled, back, out=dx)
         np.add(dx, slope * x, out=dx)
 
-    return dibo.GradientProblem(directions=directions, x=np.zeros(D), y=np.zeros(S), agents=n)
+    return dibo.GradientProblem(directions=directions, x=np.zeros(D), y=np.zeros(S), agents=n, lend=lend)
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ pub fn command(py: Python<'_>, arguments: Vec<String>, say: &Bound<'_, PyAny>) -
         return Err(PyRuntimeError::new_err("another command of dibo is running in this process"));
     };
     stop::by_caller();
-    let (lines, said) = channel::<String>();
+    let (lines, mut said) = channel::<String>();
     dibo_run::listen(Some(Box::new(move |line| drop(lines.send(line.to_string())))));
     let work = std::thread::Builder::new().name("dibo".into()).spawn(move || {
         let arguments = std::iter::once("dibo".to_string()).chain(arguments).map(Into::into);
@@ -42,7 +42,8 @@ pub fn command(py: Python<'_>, arguments: Vec<String>, say: &Bound<'_, PyAny>) -
     })?;
     let mut failed = None;
     loop {
-        match py.detach(|| said.recv_timeout(LOOK)) {
+        let next = &mut said;
+        match py.detach(move || next.recv_timeout(LOOK)) {
             Ok(line) => {
                 let written = say.call1((line,)).map(|_| ());
                 failed = failed.or(written.err());

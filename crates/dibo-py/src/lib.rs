@@ -1,6 +1,8 @@
 //! dibo as a Python extension module: `dibo._core`. What users see is in `python/dibo`; this crate lends rows
 //! to Python, calls its functions from the engine and carries errors both ways.
 #![deny(unsafe_op_in_unsafe_fn)]
+#[cfg(feature = "net")]
+mod agent;
 #[cfg(feature = "experiments")]
 mod command;
 mod graph;
@@ -43,6 +45,9 @@ fn algorithms() -> Vec<(&'static str, &'static str)> {
 
 #[pymodule]
 mod _core {
+    #[cfg(feature = "net")]
+    #[pymodule_export]
+    use super::agent::{agent, certificates};
     #[cfg(feature = "experiments")]
     #[pymodule_export]
     use super::command::{command, draw};
@@ -64,6 +69,7 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("experiments", cfg!(feature = "experiments"))?;
+        module.add("net", cfg!(feature = "net"))?;
         module.add("cpu", dibo::rows::cpu())
     }
 }

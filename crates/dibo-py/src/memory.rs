@@ -137,11 +137,12 @@ impl<T: Number> Arrays<T> {
         for (v, shown) in self.shown.iter().enumerate().filter(|(_, s)| s.copied) {
             let array = shown.array.bind(py);
             let (width, to) = (columns(array), array.data());
-            for i in 0..stack.count() {
-                let from = stack.row(i)[v];
-                // SAFETY: the array was made for this stack: as many rows, each as long or longer.
-                unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.add(i * width), from.len()) };
-            }
+            each(stack, v, |i, from| {
+                // SAFETY: the array was made for this stack: as many rows, each as long or longer; short rows
+                // are copied faster without a call.
+                let to = unsafe { std::slice::from_raw_parts_mut(to.add(i * width), from.len()) };
+                to.iter_mut().zip(from).for_each(|(t, f)| *t = *f);
+            });
         }
     }
 
@@ -150,13 +151,53 @@ impl<T: Number> Arrays<T> {
         for (v, shown) in self.shown.iter().enumerate().filter(|(_, s)| s.copied) {
             let array = shown.array.bind(py);
             let (width, from) = (columns(array), array.data());
-            for i in 0..stack.count() {
-                let to = &mut *stack.row_mut(i)[v];
+            each_mut(stack, v, |i, to| {
                 // SAFETY: as above.
-                unsafe { std::ptr::copy_nonoverlapping(from.add(i * width), to.as_mut_ptr(), to.len()) };
-            }
+                let from = unsafe { std::slice::from_raw_parts(from.add(i * width), to.len()) };
+                to.iter_mut().zip(from).for_each(|(t, f)| *t = *f);
+            });
         }
     }
+}
+
+/// Variable `v` of every agent.
+#[inline]
+fn each<T: Real, const N: usize>(stack: &Stack<T, N>, v: usize, mut with: impl FnMut(usize, &[T])) {
+    match &stack.private {
+        Some(private) if v == 0 => (0..private.count()).for_each(|i| with(i, private.row(i))),
+        _ => {
+            let (cut, stride) = (stack.cut(v), stack.shared.stride().max(1));
+            let rows = stack.shared.data().chunks_exact(stride).enumerate();
+            rows.for_each(|(i, row)| with(i, &row[cut.clone()]));
+        }
+    }
+}
+
+/// The same, to write.
+#[inline]
+fn each_mut<T: Real, const N: usize>(
+    stack: &mut Stack<T, N>,
+    v: usize,
+    mut with: impl FnMut(usize, &mut [T]),
+) {
+    let cut = stack.cut(v);
+    match &mut stack.private {
+        Some(private) if v == 0 => (0..private.count()).for_each(|i| with(i, private.row_mut(i))),
+        _ => {
+            let stride = stack.shared.stride().max(1);
+            let rows = stack.shared.data_mut().chunks_exact_mut(stride).enumerate();
+            rows.for_each(|(i, row)| with(i, &mut row[cut.clone()]));
+        }
+    }
+}
+
+/// Whether all numbers are finite: sums of zeros, side by side.
+pub fn all_finite<T: Real>(numbers: &[T]) -> bool {
+    let mut sums = [T::ZERO; 16];
+    let parts = numbers.chunks_exact(16);
+    let rest = parts.remainder().iter().fold(T::ZERO, |sum, v| sum + *v * T::ZERO);
+    parts.for_each(|part| sums.iter_mut().zip(part).for_each(|(s, v)| *s += *v * T::ZERO));
+    sums.iter().fold(rest, |sum, s| sum + *s).f64() == 0.0
 }
 
 fn columns<T: Number>(array: &Bound<'_, PyArray2<T>>) -> usize {

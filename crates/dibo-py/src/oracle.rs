@@ -1,7 +1,7 @@
 //! A problem whose functions are Python's. It is entered once an iteration for all agents.
-use crate::memory::{Arrays, Keep, Lender, Number, is_lent};
+use crate::memory::{Arrays, Keep, Lender, Number, all_finite, is_lent};
 use dibo::problem::{At, Better, Bilevel, Metric, Penalty, SecondOrder, SingleLevel, Start, Values};
-use dibo::rows::{Stack, Upper, View};
+use dibo::rows::{Rows, Stack, Upper, View};
 use dibo::{Error, Result};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyTypeError;
@@ -71,7 +71,10 @@ pub struct Oracle<T> {
     measures: Vec<Metric>,
     single: Option<(usize, bool)>,
     second_order: bool,
-    lend: bool,
+    /// Its one metric is the mean of the agents' own losses, which each can tell of its own data.
+    own_losses: bool,
+    /// Whether rows are lent; `None` where their length decides.
+    lend: Option<bool>,
     keep: Keep,
     lender: Py<Lender>,
     penalty: Mutex<Vec<Bond<T>>>,
@@ -128,7 +131,9 @@ impl<T: Number> Oracle<T> {
             y: vectors(get("y")?.extract()?),
             ..Start::default()
         };
-        let (lend, keep) = (keep.is_some(), keep.cloned().unwrap_or_default());
+        // Whoever does not keep what was lent gets copies.
+        let lend = if keep.is_some() { get("lend")?.extract()? } else { Some(false) };
+        let keep = keep.cloned().unwrap_or_default();
         Ok(Oracle {
             agents: get("agents")?.extract()?,
             upper,
@@ -137,6 +142,7 @@ impl<T: Number> Oracle<T> {
             measures: metrics.into_iter().map(metric).collect(),
             single: get("single")?.extract()?,
             second_order: get("second_order")?.extract()?,
+            own_losses: get("own_losses")?.extract()?,
             lend,
             lender: Py::new(py, Lender::new(&keep))?,
             keep,
@@ -179,10 +185,14 @@ impl<T: Number> Oracle<T> {
             bond.directions.copy_out(py, d);
             Ok(())
         })?;
-        match at.k == 0 || !is_lent(&d.shared) {
+        match at.k == 0 || !self.lends(&d.shared) {
             true => finite(at, d),
             false => Ok(()),
         }
+    }
+
+    fn lends(&self, rows: &Rows<T>) -> bool {
+        self.lend.unwrap_or_else(|| is_lent(rows))
     }
 
     fn bind<const N: usize>(
@@ -193,7 +203,7 @@ impl<T: Number> Oracle<T> {
         v: &Stack<T, N>,
         d: &Stack<T, N>,
     ) -> PyResult<Bond<T>> {
-        let (lender, lent) = (self.lender.bind(py), self.lend && is_lent(&v.shared));
+        let (lender, lent) = (self.lender.bind(py), self.lends(&v.shared));
         let (points, directions) = (Arrays::new(v, lent, lender), Arrays::new(d, lent, lender));
         let (inputs, outputs) = (PyList::new(py, points.all())?, PyList::new(py, directions.all())?);
         let rows = (points.rows.as_ref(), directions.rows.as_ref());
@@ -234,17 +244,26 @@ fn take<T: Number>(pair: &Bound<'_, PyAny>, to: [&mut [T]; 2]) -> PyResult<()> {
 /// Says whose direction is not finite.
 fn finite<T: Number, const N: usize>(at: At<'_>, d: &Stack<T, N>) -> Result<()> {
     const NAMES: [&str; 3] = ["the direction of x", "the direction of y", "the direction of z"];
+    if all_finite(d.shared.data()) && d.private.as_ref().is_none_or(|rows| all_finite(rows.data())) {
+        return Ok(());
+    }
     for (row, agent) in at.owned.iter().enumerate() {
         for (variable, numbers) in NAMES.into_iter().zip(d.row(row)) {
-            // A sum of zeros unless something is not finite.
-            let zero = numbers.iter().fold(T::ZERO, |sum, v| sum + *v * T::ZERO).f64();
-            if zero != 0.0 {
-                let value = numbers.iter().map(|v| v.f64()).find(|v| !v.is_finite()).unwrap_or(f64::NAN);
+            if let Some(value) = numbers.iter().map(|v| v.f64()).find(|v| !v.is_finite()) {
                 return Err(Error::of_agent(*agent, NotFinite { k: at.k, agent: *agent, variable, value }));
             }
         }
     }
     Ok(())
+}
+
+/// The decision variables by their names.
+fn variables<'py, T: Number>(py: Python<'py>, views: &[View<'_, T>]) -> PyResult<Bound<'py, PyDict>> {
+    let variables = PyDict::new(py);
+    for view in views.iter().filter(|v| v.name == "x" || v.name == "y") {
+        variables.set_item(view.name, array(py, view))?;
+    }
+    Ok(variables)
 }
 
 /// A view as an array, one row an agent, filled up with zeros.
@@ -310,15 +329,28 @@ impl<T: Number> Bilevel<T> for Oracle<T> {
         self.measures.clone()
     }
 
+    fn own_sums(&self, agents: &[usize], views: &[View<'_, T>]) -> Result<Option<Vec<Vec<f64>>>> {
+        if !self.own_losses {
+            return Ok(None);
+        }
+        let losses = Python::attach(|py| -> PyResult<Vec<f64>> {
+            let arguments = (agents.to_vec(), variables(py, views)?);
+            self.python.call_method1(py, intern!(py, "losses"), arguments)?.extract(py)
+        });
+        Ok(Some(losses.map_err(raised)?.into_iter().map(|loss| vec![loss]).collect()))
+    }
+
+    fn metrics_of_sums(&self, sums: &[f64]) -> Values {
+        let mean = |sum: &f64| sum / self.agents as f64;
+        self.measures.iter().zip(sums).map(|(metric, sum)| (metric.name, mean(sum))).collect()
+    }
+
     fn state_metrics(&self, views: &[View<'_, T>]) -> Result<Values> {
         if self.measures.is_empty() {
             return Ok(Values::new());
         }
         let values = Python::attach(|py| -> PyResult<Vec<(String, f64)>> {
-            let variables = PyDict::new(py);
-            for view in views.iter().filter(|v| v.name == "x" || v.name == "y") {
-                variables.set_item(view.name, array(py, view))?;
-            }
+            let variables = variables(py, views)?;
             self.python.call_method1(py, intern!(py, "evaluate"), (variables,))?.extract(py)
         });
         Ok(values.map_err(raised)?.into_iter().map(|(n, value)| (name(n), value)).collect())

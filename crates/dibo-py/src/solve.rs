@@ -14,6 +14,7 @@ use numpy::{PyArray1, PyReadonlyArray2};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,12 +56,16 @@ impl Shared {
     }
 }
 
+/// The wish to stop of whoever watches from another thread.
+pub type Stop = Arc<AtomicBool>;
+
 /// An algorithm whose state is looked after: Ctrl-C is seen between iterations, and what a failed iteration
 /// leaves is kept.
 struct Watched<'a, T> {
     inner: &'a dyn Algorithm<T>,
     kept: Shared,
     keep: Keep,
+    stop: Option<Stop>,
 }
 
 impl<T: Number> Parameters for Watched<'_, T> {
@@ -93,12 +98,13 @@ impl<T: Number> Algorithm<T> for Watched<'_, T> {
         start: Option<&Start>,
     ) -> Result<Box<dyn State<T>>> {
         let inner = Some(self.inner.start(problem, network, start)?);
-        let (kept, keep) = (self.kept.clone(), self.keep.clone());
-        Ok(Box::new(WatchedState { inner, kept, keep, looked: Instant::now(), steps: 0 }))
+        let (kept, keep, stop) = (self.kept.clone(), self.keep.clone(), self.stop.clone());
+        Ok(Box::new(WatchedState { stop, inner, kept, keep, looked: Instant::now(), steps: 0 }))
     }
 }
 
 struct WatchedState<T: Number> {
+    stop: Option<Stop>,
     inner: Option<Box<dyn State<T>>>,
     kept: Shared,
     keep: Keep,
@@ -114,6 +120,9 @@ impl<T: Number> WatchedState<T> {
     /// Lets Python's own handlers see the signals that have come.
     fn look(&mut self) -> Result<()> {
         self.steps += 1;
+        if self.stop.as_ref().is_some_and(|stop| stop.load(Relaxed)) {
+            return Err(raised(PyKeyboardInterrupt::new_err(())));
+        }
         if !self.steps.is_multiple_of(STEPS) || self.looked.elapsed() < LOOK {
             return Ok(());
         }
@@ -148,24 +157,38 @@ impl<T: Number> Drop for WatchedState<T> {
     }
 }
 
-struct Watcher {
+/// How the metrics of a state are found.
+pub type Measure<'a, T> =
+    dyn FnMut(usize, &dyn Bilevel<T>, &[View<'_, T>]) -> Result<Vec<(String, f64)>> + Send + 'a;
+
+/// The metrics where all agents are in this process.
+pub fn measure<T: Number>(
+    _k: usize,
+    problem: &dyn Bilevel<T>,
+    views: &[View<'_, T>],
+) -> Result<Vec<(String, f64)>> {
+    Ok(evaluate(problem, views)?.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
+}
+
+struct Watcher<'a, T> {
+    measure: &'a mut Measure<'a, T>,
     kept: Shared,
     progress: Option<Py<PyAny>>,
     shown: Instant,
 }
 
-impl<T: Number> Watch<T> for Watcher {
+impl<T: Number> Watch<T> for Watcher<'_, T> {
     fn values(
         &mut self,
         k: usize,
         problem: &dyn Bilevel<T>,
         views: &[View<'_, T>],
     ) -> Result<Vec<(String, f64)>> {
-        let values: Result<Values> = evaluate(problem, views);
+        let values = (self.measure)(k, problem, views);
         if values.is_err() {
             self.kept.save(Some(k), views);
         }
-        Ok(values?.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
+        values
     }
 
     fn sample(&mut self, sample: &Sample) {
@@ -197,29 +220,45 @@ impl<T: Number> Watch<T> for Watcher {
 }
 
 /// What a caller says about a run.
-struct Asked {
-    plan: Plan,
-    start: Option<Start>,
-    threads: usize,
-    progress: Option<Py<PyAny>>,
+pub struct Asked {
+    /// How to go.
+    pub plan: Plan,
+    /// Where to begin, if not where the problem says.
+    pub start: Option<Start>,
+    /// Threads to use.
+    pub threads: usize,
+    /// Told how far it is.
+    pub progress: Option<Py<PyAny>>,
+    /// Asked to stop from elsewhere.
+    pub stop: Option<Stop>,
+}
+
+impl Done {
+    /// Why it failed, if it did.
+    #[cfg(feature = "net")]
+    pub fn failure(&self) -> Option<&Error> {
+        self.outcome.as_ref().err()
+    }
 }
 
 /// Everything that comes out of a run.
-struct Done {
+pub struct Done {
     kept: Kept,
     outcome: Result<(Outcome, u64)>,
 }
 
-fn drive<T: Number, N: Network<T> + Send + 'static>(
+/// Runs over a network and keeps what is done.
+pub fn drive<'a, T: Number, N: Network<T> + Send + 'static>(
     algorithm: &dyn Algorithm<T>,
     problem: &dyn Bilevel<T>,
     mut network: N,
+    measure: &'a mut Measure<'a, T>,
     asked: Asked,
     keep: &Keep,
 ) -> Done {
     let kept = Shared::default();
-    let watched = Watched { inner: algorithm, kept: kept.clone(), keep: keep.clone() };
-    let mut watch = Watcher { kept: kept.clone(), progress: asked.progress, shown: Instant::now() };
+    let watched = Watched { inner: algorithm, kept: kept.clone(), keep: keep.clone(), stop: asked.stop };
+    let mut watch = Watcher { measure, kept: kept.clone(), progress: asked.progress, shown: Instant::now() };
     let record =
         engine::run(&watched, problem, &mut network, asked.start.as_ref(), &asked.plan, None, &mut watch);
     keep.put(network);
@@ -238,8 +277,10 @@ fn go<T: Number>(
     let (sequence, loss) = (graph.build(asked.plan.iterations)?, graph.loss()?);
     let threads = Threads::new(asked.threads);
     Ok(py.detach(|| match loss {
-        Some(loss) => drive(algorithm, problem, Lossy::new(sequence, loss, threads), asked, keep),
-        None => drive(algorithm, problem, Simulator::new(sequence, threads), asked, keep),
+        Some(loss) => {
+            drive(algorithm, problem, Lossy::new(sequence, loss, threads), &mut measure, asked, keep)
+        }
+        None => drive(algorithm, problem, Simulator::new(sequence, threads), &mut measure, asked, keep),
     }))
 }
 
@@ -297,7 +338,7 @@ pub fn solve<'py>(
         ..Start::default()
     });
     let plan = Plan { iterations, every, target, diverged_above };
-    let asked = Asked { plan, start, threads, progress };
+    let asked = Asked { plan, start, threads, progress, stop: None };
     let keep = Keep::default();
     let done = if let Ok(builtin) = problem.cast::<Builtin>() {
         go::<f64>(py, &*algorithm, &*builtin.get().0, &graph, asked, &keep)?
@@ -313,7 +354,7 @@ pub fn solve<'py>(
 
 /// The columns of all evaluations, the variables at the end, and how it ended; an exception is handed over,
 /// not raised, so that what was done is not lost with it.
-fn result<'py>(py: Python<'py>, done: Done) -> PyResult<Bound<'py, PyDict>> {
+pub fn result<'py>(py: Python<'py>, done: Done) -> PyResult<Bound<'py, PyDict>> {
     let Done { kept: Kept { samples, k, views }, outcome } = done;
     let result = PyDict::new(py);
     let columns = PyDict::new(py);

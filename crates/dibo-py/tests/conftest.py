@@ -34,11 +34,13 @@ FRAMEWORKS = [
 
 
 def tables(core, agents=AGENTS, dx=UPPER, dy=LOWER):
-    """The matrices of the problem, read off its gradients, which are affine: f's and g's gradient is H v + h."""
+    """The matrices of the problem, read off its gradients, which are affine: f's and g's gradient is H v +
+    h."""
     out = []
     for level in (0, 1):
         hessians, offsets = [], []
         for i in range(agents):
+
             def gradient(v):
                 return np.concatenate(core.gradients(level, i, 0, v[:dx].copy(), v[dx:].copy()))
 
@@ -60,6 +62,7 @@ def quadratic(framework: str, **options):
     if framework == "rust":
         return dibo.Quadratic(AGENTS, UPPER, LOWER)
     if framework == "numpy":
+
         def gradient(x, y, data):
             g = data[0][0] @ np.concatenate([x, y]) + data[1][0]
             return g[:dx], g[dx:]
@@ -73,9 +76,17 @@ def quadratic(framework: str, **options):
             raise NotImplementedError
 
         return dibo.GradientProblem(
-            gradient, gradient, x=np.zeros(dx), y=np.zeros(LOWER), val=val, train=train, products=products, **options
+            gradient,
+            gradient,
+            x=np.zeros(dx),
+            y=np.zeros(LOWER),
+            val=val,
+            train=train,
+            products=products,
+            **options,
         )
     if framework == "numpy-stacked":
+
         def stacked(x, y, data):
             g = np.einsum("nij,nj->ni", data[0][:, 0], np.concatenate([x, y], axis=1)) + data[1][:, 0]
             return g[:, :dx], g[:, dx:]

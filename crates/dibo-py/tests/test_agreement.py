@@ -1,4 +1,5 @@
-"""The same problem in Rust, NumPy, PyTorch and JAX: the same iterates, for every method that can run on it."""
+"""The same problem in Rust, NumPy, PyTorch and JAX: the same iterates, for every method that can run on
+it."""
 
 from __future__ import annotations
 

@@ -86,7 +86,9 @@ def test_exceptions_in_torch_name_the_agent():
 def test_wrong_returns_say_what_is_wrong(value, kind, words, stacked):
     def upper(x, y, t):
         if stacked and isinstance(value, tuple):
-            return tuple(np.stack([part] * len(x)) if isinstance(part, np.ndarray) else part for part in value)
+            return tuple(
+                np.stack([part] * len(x)) if isinstance(part, np.ndarray) else part for part in value
+            )
         return value
 
     with pytest.raises(kind, match=words):
@@ -94,7 +96,9 @@ def test_wrong_returns_say_what_is_wrong(value, kind, words, stacked):
 
 
 def test_integers_and_other_floats_are_taken():
-    run = dibo.solve(toy(lambda x, y, t: (np.zeros(1, int), (y - t[0]).astype(np.float32))), FAB, iterations=5)
+    run = dibo.solve(
+        toy(lambda x, y, t: (np.zeros(1, int), (y - t[0]).astype(np.float32))), FAB, iterations=5
+    )
     assert run.status == "finished"
 
 
@@ -106,7 +110,7 @@ def test_integers_and_other_floats_are_taken():
         (lambda x, y, d: 3.0, (TypeError, ValueError), None),
         (lambda x, y, d: y, ValueError, "one number"),
         (lambda x, y, d: (y.sum() + x.sum()).detach() * 0, ValueError, "depends"),
-        (lambda x, y, d: (y.sum() * float("nan")), ValueError, "nan|NaN"),
+        (lambda x, y, d: y.sum() * float("nan"), ValueError, "nan|NaN"),
         (lambda x, y, d: y.sum().to("meta"), TypeError, "processor"),
         (lambda x, y, d: y.sum().long(), (TypeError, ValueError), None),
         (lambda x, y, d: y.sum().item(), RuntimeError, None),
@@ -222,7 +226,12 @@ def test_python_runs_while_rust_works():
 
     thread = threading.Thread(target=other)
     thread.start()
-    dibo.solve(dibo.PolicyEvaluation(10), dibo.FAB(lam=60, eta=0.1, normalised=True), iterations=300_000, every=300_000)
+    dibo.solve(
+        dibo.PolicyEvaluation(10),
+        dibo.FAB(lam=60, eta=0.1, normalised=True),
+        iterations=300_000,
+        every=300_000,
+    )
     done.set()
     thread.join()
     assert count[0] > 10
@@ -311,7 +320,23 @@ def test_fuzzed_callbacks_never_crash():
     random = np.random.default_rng(0)
     shapes = [(), (0,), (1,), (2,), (3,), (1, 1), (3, 1), (1, 3), (2, 2, 2)]
     kinds = [float, np.float32, np.float16, int, np.uint8, bool, complex, object, "U3", "M8[s]"]
-    values = [None, 0, 1.5, "text", b"bytes", [], {}, (), [1, 2], object(), float, np.nan, ..., {"a": 1}, 10**400]
+    values = [
+        None,
+        0,
+        1.5,
+        "text",
+        b"bytes",
+        [],
+        {},
+        (),
+        [1, 2],
+        object(),
+        float,
+        np.nan,
+        ...,
+        {"a": 1},
+        10**400,
+    ]
 
     def anything():
         pick = random.integers(10)

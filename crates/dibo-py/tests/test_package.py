@@ -61,7 +61,9 @@ def test_graphs_are_as_described():
 
 
 def test_imports_are_lazy():
-    code = "import sys, dibo; print([m for m in ('pandas', 'torch', 'jax', 'matplotlib') if m in sys.modules])"
+    code = (
+        "import sys, dibo; print([m for m in ('pandas', 'torch', 'jax', 'matplotlib') if m in sys.modules])"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
@@ -118,7 +120,9 @@ def test_clean(tmp_path):
     x = random.normal(size=(300, 4))
     truth = (x[:, 0] + x[:, 1] > 0).astype(int)
     given = np.where(random.random(300) < 0.2, 1 - truth, truth)
-    cleaner = dibo.LabelCleaner(agents=3, random_state=1, iterations=300, ways="clean-only,rounds", model="linear")
+    cleaner = dibo.LabelCleaner(
+        agents=3, random_state=1, iterations=300, ways="clean-only,rounds", model="linear"
+    )
     cleaner.fit(x[60:], given[60:], x[:60], truth[:60])
     wrong = given[60:] != truth[60:]
     assert cleaner.label_quality_[wrong].mean() < 0.5 * cleaner.label_quality_[~wrong].mean()
@@ -127,7 +131,9 @@ def test_clean(tmp_path):
         pandas.DataFrame(x[part], columns=list("abcd")).assign(label=given[part], ok=np.arange(100) < 20)
         for part in (slice(0, 100), slice(100, 200), slice(200, 300))
     ]
-    found = dibo.clean(frames, clean="ok", out=tmp_path / "out", iterations=200, ways="clean-only", model="linear")
+    found = dibo.clean(
+        frames, clean="ok", out=tmp_path / "out", iterations=200, ways="clean-only", model="linear"
+    )
     assert {"given_label", "label_score"} <= set(found.labels) and len(found.owners) == 3
 
 

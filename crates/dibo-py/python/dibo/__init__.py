@@ -8,14 +8,16 @@ PyTorch or JAX, or two gradients in NumPy:
 >>> upper = lambda x, y, t: (np.zeros(1), y - t[0])          # f_i = ½ (y − t_i)²
 >>> lower = lambda x, y, t: (x - y, y - x)                   # g_i = ½ (y − x)²
 >>> problem = dibo.GradientProblem(upper, lower, x=np.zeros(1), y=np.zeros(1), train=targets, val=targets)
->>> run = dibo.solve(problem, dibo.FAB(lam=10, eta=0.05), dibo.Ring(4), iterations=2000)
+>>> run = dibo.solve(problem, dibo.FAB(lam=10, eta=0.02), dibo.Ring(4), iterations=2000)
 >>> run.status, round(float(run.x[0]), 3)
 ('finished', 1.5)
 
-`solve` runs one algorithm, `compare` several, `plot` draws; `run`, `check`, `tune` and `clean` are the command's
-own, and ``python -m dibo`` is the command. pandas, PyTorch and JAX are imported when they are needed.
+`solve` runs one algorithm, `compare` several, `plot` draws; `run`, `check`, `tune` and `clean` are the
+command's own, and ``python -m dibo`` is the command. pandas, PyTorch and JAX are imported when they are
+needed.
 """
 
+from ._agent import Agent, certificates
 from ._algorithms import (
     FAB,
     Algorithm,
@@ -52,6 +54,7 @@ from ._run import Run, compare, solve
 
 __all__ = [
     "FAB",
+    "Agent",
     "Algorithm",
     "Alone",
     "CentralizedFAB",
@@ -87,6 +90,7 @@ __all__ = [
     "SubgradientPush",
     "__version__",
     "algorithms",
+    "certificates",
     "check",
     "clean",
     "command",

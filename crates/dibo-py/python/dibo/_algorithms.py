@@ -8,7 +8,8 @@ from typing import Any, Mapping, Union
 from . import _core
 
 #: A number, or one that changes with k: ``{"start": 0.1, "decay": 1e-3}`` for start / (1 + decay k),
-#: ``{"start": 1, "power": 0.3}`` for start (k + 1)^power, ``{"start": 1, "end": 0.1, "over": 500}`` for a line.
+#: ``{"start": 1, "power": 0.3}`` for start (k + 1)^power, ``{"start": 1, "end": 0.1, "over": 500}`` for a
+#: line.
 Schedule = Union[float, Mapping[str, float]]
 
 
@@ -56,8 +57,9 @@ class Algorithm:
         return f"{type(self).__name__}({', '.join(first + shown)})"
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Algorithm) and self.name == other.name
-        return same and self.parameters == other.parameters  # type: ignore[union-attr]
+        if not isinstance(other, Algorithm):
+            return False
+        return self.name == other.name and self.parameters == other.parameters
 
     def __hash__(self) -> int:
         return hash((self.name, self.json))

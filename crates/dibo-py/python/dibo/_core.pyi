@@ -8,6 +8,7 @@ Array = np.ndarray[Any, Any]
 
 __version__: str
 experiments: bool
+net: bool
 cpu: str
 
 def algorithms() -> list[tuple[str, str]]: ...
@@ -32,6 +33,26 @@ def solve(
     start_x: Array | None = None,
     start_y: Array | None = None,
     progress: Callable[[int], Any] | None = None,
+    single: bool = False,
+) -> dict[str, Any]: ...
+def certificates(folder: str, hosts: list[str], days: int) -> list[str]: ...
+def agent(
+    problem: Any,
+    algorithm: str,
+    parameters: str,
+    graph: str,
+    *,
+    own: list[int],
+    listen: list[str],
+    connect: list[str],
+    tls: tuple[str, str] | None,
+    insecure: bool,
+    network: str,
+    digest: bytes,
+    patience: float,
+    iterations: int,
+    every: int,
+    threads: int = 1,
     single: bool = False,
 ) -> dict[str, Any]: ...
 

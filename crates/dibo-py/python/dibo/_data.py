@@ -1,4 +1,5 @@
-"""The agents' data: one tree of arrays an agent, or trees stacked over agents; batches by (seed, agent, k)."""
+"""The agents' data: one tree of arrays an agent, or trees stacked over agents; batches by (seed, agent,
+k)."""
 
 from __future__ import annotations
 
@@ -19,7 +20,12 @@ def as_tree(item: Any) -> Any:
         item = item.dataset
     if kind == "torch" and hasattr(item, "tensors"):  # a TensorDataset
         return tuple(item.tensors)
-    if kind == "torch" and hasattr(item, "__getitem__") and hasattr(item, "__len__") and not hasattr(item, "dtype"):
+    if (
+        kind == "torch"
+        and hasattr(item, "__getitem__")
+        and hasattr(item, "__len__")
+        and not hasattr(item, "dtype")
+    ):
         rows = [flatten(item[i]) for i in range(len(item))]
         leaves = [np.stack([np.asarray(row[0][j]) for row in rows]) for j in range(len(rows[0][0]))]
         return rows[0][1](leaves)
@@ -61,7 +67,9 @@ class Data:
         for agent, part in enumerate(parts):
             own = [] if part is None else flatten(part)[0]
             if part is not None and len(own) != len(leaves):
-                raise ValueError(f"{name} of agent {agent} has {len(own)} arrays; the first has {len(leaves)}")
+                raise ValueError(
+                    f"{name} of agent {agent} has {len(own)} arrays; the first has {len(leaves)}"
+                )
             lengths = {len(leaf) for leaf in own}
             if len(lengths) > 1:
                 raise ValueError(f"{name} of agent {agent}: arrays have {sorted(lengths)} samples")
@@ -93,7 +101,7 @@ def _unstack(tree: Any, name: str) -> list[Any]:
     lengths = {len(leaf) for leaf in leaves}
     if len(lengths) != 1:
         raise ValueError(
-            f"{name}: give a list with a tree of arrays for each agent, or one tree of arrays whose first axis "
-            f"is the agent (these have lengths {sorted(lengths)})"
+            f"{name}: give a list with a tree of arrays for each agent, or one tree of arrays whose first "
+            f"axis is the agent (these have lengths {sorted(lengths)})"
         )
     return [rebuild([leaf[i] for leaf in leaves]) for i in range(lengths.pop())]

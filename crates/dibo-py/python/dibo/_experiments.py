@@ -26,7 +26,8 @@ def _print(line: str) -> None:
 
 
 class Results:
-    """A results folder: ``curves`` and ``runs`` as pandas tables, ``report`` the page, ``manifest`` all else."""
+    """A results folder: ``curves`` and ``runs`` as pandas tables, ``report`` the page, ``manifest`` all
+    else."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -59,17 +60,21 @@ class Results:
         rows = []
         for run in self.manifest["runs"]:
             kept = ("seed", "outcome", "iterations", "seconds", "bytes", "gradients", "products")
-            rows.append({"algorithm": self.labels[run["series"]], **{key: run[key] for key in kept}, **run["last"]})
+            rows.append(
+                {"algorithm": self.labels[run["series"]], **{key: run[key] for key in kept}, **run["last"]}
+            )
         return pandas.DataFrame(rows)
 
     def __repr__(self) -> str:
-        return f"Results({str(self.folder)!r}: {len(self.manifest['runs'])} runs of {self.manifest['name']!r})"
+        return (
+            f"Results({str(self.folder)!r}: {len(self.manifest['runs'])} runs of {self.manifest['name']!r})"
+        )
 
     def _repr_html_(self) -> str:
         from html import escape
 
         head = f"<p><b>{escape(self.manifest['name'])}</b>: {escape(self.manifest['title'])}</p>"
-        return head + self.runs.to_html(index=False, float_format=lambda value: f"{value:.4g}")
+        return head + str(self.runs.to_html(index=False, float_format=lambda value: f"{value:.4g}"))
 
 
 def _experiment(name: str | Path, set: Mapping[str, Any] | None, seeds: int | None, data: Any) -> list[str]:
@@ -110,7 +115,8 @@ def run(
     quiet: bool = True,
     fresh: bool = False,
 ) -> Results:
-    """Runs a built-in experiment by its name, or a TOML file: ``dibo.run("sensitivity", set={"run.iterations": 100})``.
+    """Runs a built-in experiment by its name, or a TOML file: ``dibo.run("sensitivity",
+    set={"run.iterations": 100})``.
 
     Results stay in a folder (by default ``results/NAME``); what is found finished there is not done again.
     ``quiet=False`` shows what the command shows."""
@@ -130,8 +136,8 @@ def check(
     data: str | Path | None = None,
     seconds: float = 20.0,
 ) -> str:
-    """What can be said of an experiment before it runs: graph, proved and practical steps, time, memory, and a
-    short trial. Raises nothing for what cannot run; the text says so."""
+    """What can be said of an experiment before it runs: graph, proved and practical steps, time, memory,
+    and a short trial. Raises nothing for what cannot run; the text says so."""
     lines: list[str] = []
     arguments = ["check", *_experiment(experiment, set, seeds, data), "--seconds", str(seconds)]
     command(arguments, lines.append)
@@ -151,8 +157,8 @@ def tune(
     quiet: bool = True,
     fresh: bool = False,
 ) -> Path:
-    """Finds steps (and FAB's penalty) for an experiment by successive halving; the file with the best setting,
-    which `run` takes."""
+    """Finds steps (and FAB's penalty) for an experiment by successive halving; the file with the best
+    setting, which `run` takes."""
     folder = Path(out) if out is not None else _folder(experiment, set, "-tune")
     arguments = ["tune", *_experiment(experiment, set, seeds, data), *_common(folder, threads, quiet, fresh)]
     arguments += ["--algorithm", algorithm] if algorithm else []
@@ -163,7 +169,8 @@ def tune(
 
 
 class Cleaned:
-    """What `clean` found: ``labels`` (every row, the most suspicious first) and ``owners`` as pandas tables."""
+    """What `clean` found: ``labels`` (every row, the most suspicious first) and ``owners`` as pandas
+    tables."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -211,9 +218,9 @@ def clean(
 ) -> Cleaned:
     """Finds labels that look wrong in several sites' tables, of which few rows have been checked.
 
-    ``tables`` are paths, or pandas tables (one a site). ``options`` are the command's: ``id``, ``clean`` (the column
-    that says whether a row was checked), ``checked``, ``test``, ``truth``, ``features``, ``model``, ``hidden``, ``ways``,
-    ``iterations``, ``step``, ``batch``, ``seed``, ``threads`` …"""
+    ``tables`` are paths, or pandas tables (one a site). ``options`` are the command's: ``id``, ``clean``
+    (the column that says whether a row was checked), ``checked``, ``test``, ``truth``, ``features``,
+    ``model``, ``hidden``, ``ways``, ``iterations``, ``step``, ``batch``, ``seed``, ``threads`` …"""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="dibo-") as folder:
@@ -243,9 +250,10 @@ def _file(table: Any, path: Path) -> str:
 class LabelCleaner:
     """scikit-learn's habits for tables in memory: rows are dealt to ``agents``, each of whom keeps its own.
 
-    ``fit(X, y, X_clean, y_clean)`` learns from rows with given labels and few checked ones; then ``label_quality_``
-    has a number in [0, 1] for each row of X (low: suspicious), ``is_label_issue_`` says which look wrong, and
-    ``predicted_labels_`` what they should be. ``predict`` tells the classes of other rows."""
+    ``fit(X, y, X_clean, y_clean)`` learns from rows with given labels and few checked ones; then
+    ``label_quality_`` has a number in [0, 1] for each row of X (low: suspicious), ``is_label_issue_`` says
+    which look wrong, and ``predicted_labels_`` what they should be. ``predict`` tells the classes of other
+    rows."""
 
     def __init__(self, agents: int = 10, *, random_state: int = 0, **options: Any) -> None:
         self.agents, self.random_state, self.options = agents, random_state, options
@@ -263,7 +271,10 @@ class LabelCleaner:
         if len(x) != len(labels) or len(xc) != len(checked):
             raise ValueError("X and y, and X_clean and y_clean, must have as many rows")
         order = np.random.default_rng(self.random_state)
-        sites, checked_sites = order.permutation(len(x)) % self.agents, order.permutation(len(xc)) % self.agents
+        sites, checked_sites = (
+            order.permutation(len(x)) % self.agents,
+            order.permutation(len(xc)) % self.agents,
+        )
         names = [f"f{j}" for j in range(x.shape[1])]
 
         def table(rows: Any, given: Any, ids: Any, flag: int) -> Any:
@@ -285,7 +296,9 @@ class LabelCleaner:
         self.label_quality_ = np.ones(len(x))
         self.label_quality_[at] = found["label_score"].to_numpy()
         self.is_label_issue_ = np.zeros(len(x), dtype=bool)
-        self.is_label_issue_[at] = found["is_label_issue"].astype(str).str.lower().isin(["true", "1"]).to_numpy()
+        self.is_label_issue_[at] = (
+            found["is_label_issue"].astype(str).str.lower().isin(["true", "1"]).to_numpy()
+        )
         self.predicted_labels_ = labels.copy()
         self.predicted_labels_[at] = found["predicted_label"].to_numpy().astype(kinds)
         return self
@@ -316,8 +329,9 @@ def plot(
     log: str = "y",
     title: str = "",
 ) -> Picture:
-    """Draws a metric of a run, of `Results`, or of a table that `compare` gave: mean and standard deviation over
-    seeds. ``x`` may be ``"seconds"``, ``"bytes"``, ``"gradients"`` or ``"products"``; ``log`` names logarithmic axes."""
+    """Draws a metric of a run, of `Results`, or of a table that `compare` gave: mean and standard deviation
+    over seeds. ``x`` may be ``"seconds"``, ``"bytes"``, ``"gradients"`` or ``"products"``; ``log`` names
+    logarithmic axes."""
     from ._run import Run
 
     if isinstance(runs, Run):
@@ -330,7 +344,17 @@ def plot(
         place = {label: i for i, label in enumerate(labels)}
         series, seeds = [place[label] for label in frame["algorithm"]], list(map(int, frame["seed"]))
         columns = {name: frame[name].to_numpy() for name in frame.columns}
-    fixed = ("series", "algorithm", "seed", "status", "iteration", "seconds", "bytes", "gradients", "products")
+    fixed = (
+        "series",
+        "algorithm",
+        "seed",
+        "status",
+        "iteration",
+        "seconds",
+        "bytes",
+        "gradients",
+        "products",
+    )
     metrics = [name for name in columns if name not in fixed]
     metric = metric or (metrics[0] if metrics else None)
     if metric not in metrics:

@@ -15,9 +15,9 @@ Edges = Iterable[tuple[int, int]]
 class Graph:
     """A sequence of directed graphs on agents 0 … agents − 1; G^k is a pure function of (seed, k).
 
-    All kinds take ``weights`` (None for uniform ones, or numbers that senders use in turn), ``loss`` (the share
-    of messages that never arrive), ``burst`` (the mean length of a run of losses) and ``window`` (iterations
-    whose links together must connect all agents; 0 asks for nothing).
+    All kinds take ``weights`` (None for uniform ones, or numbers that senders use in turn), ``loss`` (the
+    share of messages that never arrive), ``burst`` (the mean length of a run of losses) and ``window``
+    (iterations whose links together must connect all agents; 0 asks for nothing).
     """
 
     kind = ""
@@ -59,7 +59,8 @@ class Graph:
         return _core.edges(self.json, k)
 
     def matrices(self, k: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """A, by which decisions are pulled (rows sum to 1), and B, by which trackers are pushed (columns do)."""
+        """A, by which decisions are pulled (rows sum to 1), and B, by which trackers are pushed (columns
+        do)."""
         return _core.weights(self.json, k)
 
     def _shown(self) -> dict[str, Any]:
@@ -155,8 +156,6 @@ class Links(Graph):
 
     def __repr__(self) -> str:
         return f"Links({self.agents}, {self._own['graphs']!r})"
-
-
 
 
 class Matrices(Graph):

@@ -23,7 +23,9 @@ def dtype(leaves: Sequence[Any]) -> Any:
     kinds = {np.dtype(leaf.dtype) for leaf in leaves}
     if len(kinds) != 1 or not kinds <= {np.dtype(np.float32), np.dtype(np.float64)}:
         found = ", ".join(sorted(str(kind) for kind in kinds))
-        raise TypeError(f"x and y have dtypes {found}; all must be float32, or all float64 (with jax_enable_x64)")
+        raise TypeError(
+            f"x and y have dtypes {found}; all must be float32, or all float64 (with jax_enable_x64)"
+        )
     return kinds.pop()
 
 
@@ -60,8 +62,12 @@ class JaxOracle(_problem.Oracle):
     def __init__(self, problem: Any) -> None:
         super().__init__(problem)
         p = problem
-        self.upper = lambda x, y, data: _loss(p.upper(p.x.tree(x), p.y.tree(y), data), "upper")
-        self.lower = lambda x, y, data: _loss(p.lower(p.x.tree(x), p.y.tree(y), data), "lower")
+        self.upper: Callable[..., Any] = lambda x, y, data: _loss(
+            p.upper(p.x.tree(x), p.y.tree(y), data), "upper"
+        )
+        self.lower: Callable[..., Any] = lambda x, y, data: _loss(
+            p.lower(p.x.tree(x), p.y.tree(y), data), "lower"
+        )
         self.compiled: dict[str, Any] = {}
 
     def has_loss(self) -> bool:
@@ -124,7 +130,9 @@ class JaxOracle(_problem.Oracle):
         def compute(x: Any, y: Any, z: Any, f: Any, g: Any, leaves: Any, places: Any) -> Any:
             def total(x: Any, y: Any, z: Any) -> Any:
                 high = upper((x, y), leaves[0], places[0])
-                return f * high + g * (lower((x, y), leaves[1], places[1]) - lower((x, z), leaves[1], places[1]))
+                return f * high + g * (
+                    lower((x, y), leaves[1], places[1]) - lower((x, z), leaves[1], places[1])
+                )
 
             dx, dy, dz = jax.grad(total, argnums=(0, 1, 2))(x, y, z)
             return dx, dy, -dz
@@ -156,7 +164,8 @@ class JaxOracle(_problem.Oracle):
         compute: Callable[..., Any],
         how: Any,
     ) -> Callable[[int, float, float], None]:
-        """Long rows go in and out as they lie, padding included: cut and joined inside the compiled function."""
+        """Long rows go in and out as they lie, padding included: cut and joined inside the compiled
+        function."""
         p, (whole, out_rows), (leaves, places_at) = self.problem, rows, how
         apart = p.private
         width = 0 if apart else p.x.width
@@ -246,15 +255,9 @@ class JaxOracle(_problem.Oracle):
 
         return gradient
 
-    def upper_loss(self, x: Any, y: Any) -> float:
-        p = self.problem
+    def upper_loss(self, agent: int, x: Any, y: Any) -> float:
         compiled = self.jit("loss", self.upper)
-        total = 0.0
-        for agent in range(p.agents):
-            if p.val.empty or p.val.counts[agent]:
-                width = p.widths[agent] if p.private else p.x.width
-                total += float(compiled(x[agent, :width], y[agent], self.whole(p.val, agent)))
-        return total / p.agents
+        return float(compiled(x, y, self.whole(self.problem.val, agent)))
 
 
 def oracle(problem: Any) -> JaxOracle:

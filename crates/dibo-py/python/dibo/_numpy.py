@@ -142,7 +142,9 @@ class GradientOracle(_problem.Oracle):
                 leaves = flatten(part)[0]
                 if len(leaves) != len(like.shapes):
                     raise ValueError(f"{label} has {len(leaves)} arrays; {letter} has {len(like.shapes)}")
-                fitted = [fit(label, leaf, shape[:-1] + own, p.dtype) for leaf, own in zip(leaves, like.shapes)]
+                fitted = [
+                    fit(label, leaf, shape[:-1] + own, p.dtype) for leaf, own in zip(leaves, like.shapes)
+                ]
                 part = np.concatenate([leaf.reshape(shape[:-1] + (-1,)) for leaf in fitted], axis=-1)
             out.append(part)
         return out

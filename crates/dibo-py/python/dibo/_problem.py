@@ -34,8 +34,9 @@ class _Problem:
         single: Callable[..., Any] | None,
         single_of: str,
         framework: Any,
+        lend: bool | None = None,
     ) -> None:
-        self.framework = framework
+        self.framework, self.lend = framework, lend
         self.seed = _whole("seed", seed, 0)
         self.private = bool(private)
         self.single, self.single_of = single, single_of
@@ -50,7 +51,9 @@ class _Problem:
         agents = len(xs) if private and agents is None else agents
         self.train = Data(train, agents, framework.join, "train")
         self.val = Data(val, self.train.agents, framework.join, "val")
-        self.agents = _whole("agents", self.val.agents or agents or 0, 1) if (self.val.agents or agents) else 0
+        self.agents = (
+            _whole("agents", self.val.agents or agents or 0, 1) if (self.val.agents or agents) else 0
+        )
         if not self.agents:
             raise ValueError("agents: give train or val as a list with each agent's data, or agents=")
         if private and len(xs) != self.agents:
@@ -120,6 +123,8 @@ class Oracle:
             "measures": measures,
             "single": None if p.single is None else (p.single_width, p.single_of == "y"),
             "second_order": self.has_products(),
+            "lend": p.lend,
+            "own_losses": self.has_loss() and not p.metrics,
         }
 
     def has_loss(self) -> bool:
@@ -128,23 +133,46 @@ class Oracle:
     def has_products(self) -> bool:
         return False
 
-    def upper_loss(self, x: Any, y: Any) -> float:
+    def upper_loss(self, agent: int, x: Any, y: Any) -> float:
+        """An agent's upper loss on all its val data."""
         raise NotImplementedError
 
-    def evaluate(self, variables: dict[str, Any]) -> list[tuple[str, float]]:
-        """The metrics of a state: x and y of all agents."""
+    def _point(self, agents: Sequence[int], variables: dict[str, Any]) -> tuple[Any, Any]:
+        """x and y of these agents; a method on y alone leaves x where it starts."""
         p = self.problem
         x, y = variables.get("x"), variables.get("y")
         if self.alone and p.single_of == "y":
             x, y = None, x
         if x is None:
-            rows = p.x0 if p.private else [p.x0[0]] * p.agents
-            x = np.zeros((p.agents, max(p.widths)), dtype=p.dtype)
-            for to, row in zip(x, rows):
-                to[: len(row)] = row
+            x = np.zeros((len(agents), max(p.widths)), dtype=p.dtype)
+            for to, agent in zip(x, agents):
+                start = p.x0[agent if p.private else 0]
+                to[: len(start)] = start
+        return x, y
+
+    def losses(self, agents: Sequence[int], variables: dict[str, Any]) -> list[float]:
+        """The upper losses of these agents, each at its own point."""
+        p = self.problem
+        x, y = self._point(agents, variables)
+        if y is None:
+            return []
+        out = []
+        for row, agent in enumerate(agents):
+            width = p.widths[agent] if p.private else p.x.width
+            try:
+                out.append(float(self.upper_loss(agent, np.ascontiguousarray(x[row, :width]), y[row])))
+            except Exception as error:
+                error.add_note(f"dibo: in the upper loss of agent {agent}, measured on all its data")
+                raise
+        return out
+
+    def evaluate(self, variables: dict[str, Any]) -> list[tuple[str, float]]:
+        """The metrics of a state: x and y of all agents."""
+        p = self.problem
+        x, y = self._point(range(p.agents), variables)
         values = []
         if self.has_loss() and y is not None:
-            values.append(("upper_loss", float(self.upper_loss(x, y))))
+            values.append(("upper_loss", sum(self.losses(range(p.agents), variables)) / p.agents))
         for name, (metric, _) in p.metrics.items():
             mean_x = [row[:width] for row, width in zip(x, p.widths)] if p.private else p.x.tree(x.mean(0))
             mean_y = None if y is None else p.y.tree(y.mean(0))
@@ -211,7 +239,9 @@ def _metrics(metrics: Metrics | None) -> dict[str, tuple[Callable[..., float], i
     for name, metric in (metrics or {}).items():
         function, better = metric if isinstance(metric, tuple) else (metric, "lower")
         if not callable(function) or better not in _BETTER:
-            raise ValueError(f"metrics: {name!r} must be a function or a pair (function, 'lower' or 'higher')")
+            raise ValueError(
+                f"metrics: {name!r} must be a function or a pair (function, 'lower' or 'higher')"
+            )
         out[str(name)] = (function, _BETTER[better])
     return out
 
@@ -223,17 +253,20 @@ def _whole(name: str, value: Any, least: int) -> int:
 
 
 class Problem(_Problem):
-    """Two losses make a problem: minimise Σ upper(x, y*(x), val_i), where y*(x) minimises Σ lower(x, ·, train_i).
+    """Two losses make a problem: minimise Σ upper(x, y*(x), val_i), where y*(x) minimises Σ lower(x, ·,
+    train_i).
 
-    Losses are ``fn(x, y, data)`` of one agent, in PyTorch or JAX, and give a number. ``x`` and ``y`` are where
-    all agents start: arrays, or dicts, lists and tuples of arrays (``dict(model.named_parameters())``; a
-    ``torch.nn.Module`` stands for that). ``train`` and ``val`` are lists with a tree of arrays for each agent
-    (also a torch ``Dataset`` or ``DataLoader``, or a Hugging Face data set), or one tree of arrays whose first
-    axis is the agent. With ``batch``, each call sees so many samples, a pure function of (seed, agent, k).
+    Losses are ``fn(x, y, data)`` of one agent, in PyTorch or JAX, and give a number. ``x`` and ``y`` are
+    where all agents start: arrays, or dicts, lists and tuples of arrays
+    (``dict(model.named_parameters())``; a ``torch.nn.Module`` stands for that). ``train`` and ``val`` are
+    lists with a tree of arrays for each agent (also a torch ``Dataset`` or ``DataLoader``, or a Hugging
+    Face data set), or one tree of arrays whose first axis is the agent. With ``batch``, each call sees so
+    many samples, a pure function of (seed, agent, k).
 
     ``private=True``: every agent has an upper variable of its own, which no other sees; ``x`` is a list of
-    vectors. ``single(v, data)`` is a single-level loss for methods that need one, of the variable ``single_of``.
-    ``metrics`` are functions ``fn(x, y)`` of the agents' mean; ``(fn, "higher")`` says that more is better.
+    vectors. ``single(v, data)`` is a single-level loss for methods that need one, of the variable
+    ``single_of``. ``metrics`` are functions ``fn(x, y)`` of the agents' mean; ``(fn, "higher")`` says that
+    more is better.
     """
 
     def __init__(
@@ -298,11 +331,13 @@ def _framework(x: Any, y: Any) -> Any:
 class GradientProblem(_Problem):
     """Two gradients in NumPy make a problem: ``upper(x, y, data)`` and ``lower(x, y, data)`` give (∇ₓ, ∇ᵧ).
 
-    With ``stacked=True`` they are called once for all agents: x and y then have the agents as first axis, and so
-    have the data and the gradients. ``products(x, y, v, data)`` gives (∇²ₓᵧg v, ∇²ᵧᵧg v) of one agent, for methods
-    that need them; ``single(v, data)`` the gradient of a single-level loss. ``directions(x, y, z, dx, dy, dz, k,
-    f, g)``, if given, writes FAB's directions of all agents itself: ``dx = f ∇ₓf(x,y) + g (∇ₓg(x,y) − ∇ₓg(x,z))``,
-    ``dy = f ∇ᵧf(x,y) + g ∇ᵧg(x,y)``, ``dz = g ∇ᵧg(x,z)``. All else is as in `Problem`.
+    With ``stacked=True`` they are called once for all agents: x and y then have the agents as first axis,
+    and so have the data and the gradients. ``products(x, y, v, data)`` gives (∇²ₓᵧg v, ∇²ᵧᵧg v) of one
+    agent, for methods that need them; ``single(v, data)`` the gradient of a single-level loss.
+    ``directions(x, y, z, dx, dy, dz, k, f, g)``, if given, writes FAB's directions of all agents itself:
+    ``dx = f ∇ₓf(x,y) + g (∇ₓg(x,y) − ∇ₓg(x,z))``, ``dy = f ∇ᵧf(x,y) + g ∇ᵧg(x,y)``, ``dz = g ∇ᵧg(x,z)``.
+    ``lend=True`` gives views of dibo's own rows, ``False`` contiguous copies; by default short rows are
+    copied. All else is as in `Problem`.
     """
 
     def __init__(
@@ -324,6 +359,7 @@ class GradientProblem(_Problem):
         single: Callable[[Any, Any], Any] | None = None,
         single_of: str = "y",
         stacked: bool = False,
+        lend: bool | None = None,
     ) -> None:
         from . import _numpy
 
@@ -344,6 +380,7 @@ class GradientProblem(_Problem):
             single=single,
             single_of=single_of,
             framework=_numpy,
+            lend=lend,
         )
 
     def oracle(self) -> Any:
@@ -351,7 +388,8 @@ class GradientProblem(_Problem):
 
 
 class PolicyEvaluation:
-    """The paper's policy evaluation, in Rust: rewards of ``agents``, ``states`` and ``features`` at random."""
+    """The paper's policy evaluation, in Rust: rewards of ``agents``, ``states`` and ``features`` at
+    random."""
 
     def __init__(self, agents: int = 10, states: int = 20, features: int = 5, seed: int = 0) -> None:
         self._shown = f"agents={agents}, states={states}, features={features}, seed={seed}"

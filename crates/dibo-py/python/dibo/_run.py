@@ -19,10 +19,10 @@ log = logging.getLogger("dibo")
 class Run:
     """What came out of a run.
 
-    ``status`` is ``"finished"``, ``"reached"`` (its target), ``"diverged"`` or ``"stopped"`` (Ctrl-C); ``reason``
-    says why, where there is something to say. ``curves`` is a pandas table of what was measured, ``columns`` the
-    same as arrays. ``x`` and ``y`` are the agents' means as the user wrote them; ``variables`` has the rows of
-    all agents under the paper's names.
+    ``status`` is ``"finished"``, ``"reached"`` (its target), ``"diverged"`` or ``"stopped"`` (Ctrl-C);
+    ``reason`` says why, where there is something to say. ``curves`` is a pandas table of what was measured,
+    ``columns`` the same as arrays. ``x`` and ``y`` are the agents' means as the user wrote them;
+    ``variables`` has the rows of all agents under the paper's names.
     """
 
     def __init__(self, result: dict[str, Any], problem: Any, algorithm: Any, graph: Graph) -> None:
@@ -73,15 +73,15 @@ class Run:
         head = f"{escape(self.status)} after {self.iterations} iterations"
         why = f" ({escape(self.reason)})" if self.reason else ""
         return (
-            f"<p><b>{head}</b>{why}<br><code>{escape(self.algorithm)}</code> on <code>{escape(self.problem)}</code> "
-            f"over <code>{escape(self.graph)}</code></p><table>{rows}</table>"
+            f"<p><b>{head}</b>{why}<br><code>{escape(self.algorithm)}</code> on "
+            f"<code>{escape(self.problem)}</code> over <code>{escape(self.graph)}</code></p><table>{rows}</table>"
         )
 
 
 class Stepping(Protocol):
-    """An algorithm of your own: `start` gives a state, a dict of arrays (agents, width) with ``"x"`` (and ``"y"``)
-    among them; `step` gives the next. ``network.round(k, pull=[...], push=[...])`` mixes arrays: it gives ``A v``
-    for each that is pulled and ``B t`` for each that is pushed."""
+    """An algorithm of your own: `start` gives a state, a dict of arrays (agents, width) with ``"x"`` (and
+    ``"y"``) among them; `step` gives the next. ``network.round(k, pull=[...], push=[...])`` mixes arrays:
+    it gives ``A v`` for each that is pulled and ``B t`` for each that is pushed."""
 
     def start(self, problem: Any, network: Any) -> dict[str, Any]: ...
 
@@ -103,11 +103,12 @@ def solve(
 ) -> Run:
     """Runs an algorithm on a problem, all agents in this process.
 
-    Metrics are computed after each ``every`` iterations; ``target=("upper_loss", 0.1)`` stops when the metric is
-    better. A run has diverged when a number is no longer finite, or the first metric is above ``diverged_above``.
-    ``start`` may hold rows ``"x"`` and ``"y"`` to begin at, one or one an agent. Ctrl-C ends the run with
-    status ``"stopped"``, and what is done is kept. What a function of yours raises comes out as it is, with the
-    iteration and the agent noted; the run up to then is the exception's attribute ``run``.
+    Metrics are computed after each ``every`` iterations; ``target=("upper_loss", 0.1)`` stops when the
+    metric is better. A run has diverged when a number is no longer finite, or the first metric is above
+    ``diverged_above``. ``start`` may hold rows ``"x"`` and ``"y"`` to begin at, one or one an agent. Ctrl-C
+    ends the run with status ``"stopped"``, and what is done is kept. What a function of yours raises comes
+    out as it is, with the iteration and the agent noted; the run up to then is the exception's attribute
+    ``run``.
 
     >>> import dibo
     >>> fab = dibo.FAB(lam=60, eta=0.1, normalised=True)
@@ -193,7 +194,9 @@ def _whole(name: str, value: Any) -> int:
 def _rows(name: str, value: Any, agents: int) -> np.ndarray[Any, Any]:
     rows = np.atleast_2d(np.asarray(value, dtype=np.float64))
     if rows.ndim != 2 or len(rows) not in (1, agents):
-        raise ValueError(f"start: {name} has shape {rows.shape}; give one row, or one for each of {agents} agents")
+        raise ValueError(
+            f"start: {name} has shape {rows.shape}; give one row, or one for each of {agents} agents"
+        )
     return np.ascontiguousarray(rows)
 
 
@@ -231,8 +234,11 @@ class Network:
         self._core = _core.Network(graph.json, iterations)
         self.agents: int = self._core.agents
 
-    def round(self, k: int, pull: Sequence[Any] = (), push: Sequence[Any] = ()) -> tuple[list[Any], list[Any]]:
-        """Round k: ``A v`` for each v in ``pull`` and ``B t`` for each t in ``push``, each (agents, width)."""
+    def round(
+        self, k: int, pull: Sequence[Any] = (), push: Sequence[Any] = ()
+    ) -> tuple[list[Any], list[Any]]:
+        """Round k: ``A v`` for each v in ``pull`` and ``B t`` for each t in ``push``, each (agents,
+        width)."""
         return self._core.round(k, [_square(v) for v in pull], [_square(t) for t in push])
 
     @property
@@ -242,10 +248,10 @@ class Network:
 
 
 def _square(array: Any) -> np.ndarray[Any, Any]:
-    array = np.ascontiguousarray(array, dtype=np.float64)
-    if array.ndim != 2:
-        raise ValueError(f"an array of shape {array.shape} cannot be mixed; it must be (agents, width)")
-    return array
+    square: np.ndarray[Any, Any] = np.ascontiguousarray(array, dtype=np.float64)
+    if square.ndim != 2:
+        raise ValueError(f"an array of shape {square.shape} cannot be mixed; it must be (agents, width)")
+    return square
 
 
 class Stacked:
@@ -321,7 +327,9 @@ def _own(problem: Any, algorithm: Any, graph: Graph, iterations: int, every: int
     """The same loop for an algorithm in Python: slower, and open to every idea."""
     if not (hasattr(algorithm, "start") and hasattr(algorithm, "step")):
         kind = type(algorithm).__name__
-        raise TypeError(f"algorithm is a {kind}; give one such as dibo.FAB(...), or an object with start and step")
+        raise TypeError(
+            f"algorithm is a {kind}; give one such as dibo.FAB(...), or an object with start and step"
+        )
     network, stacked = Network(graph, iterations), Stacked(problem)
     state: dict[str, Any] = {}
     samples: list[dict[str, float]] = []
@@ -365,8 +373,15 @@ def _state(state: Any, problem: Stacked) -> dict[str, Any]:
     return out
 
 
-def _sample(k: int, seconds: float, network: Network, problem: Stacked, state: dict[str, Any]) -> dict[str, float]:
-    sample = {"iteration": float(k), "seconds": seconds, "bytes": float(network.bytes), **problem.measure(state)}
+def _sample(
+    k: int, seconds: float, network: Network, problem: Stacked, state: dict[str, Any]
+) -> dict[str, float]:
+    sample = {
+        "iteration": float(k),
+        "seconds": seconds,
+        "bytes": float(network.bytes),
+        **problem.measure(state),
+    }
     for name in "xyz":
         if name in state:
             rows = state[name]
@@ -383,8 +398,8 @@ def compare(
     **options: Any,
 ) -> Any:
     """Runs every algorithm with every seed of the graph; a pandas table of all curves, with the columns
-    ``algorithm`` and ``seed`` in front. ``problem`` may be a function of the seed. Ctrl-C ends it with what is
-    done."""
+    ``algorithm`` and ``seed`` in front. ``problem`` may be a function of the seed. Ctrl-C ends it with what
+    is done."""
     import pandas
 
     named = algorithms.items() if isinstance(algorithms, dict) else [(repr(a), a) for a in algorithms]

@@ -1,4 +1,5 @@
-"""Losses in PyTorch: one backward pass an iteration for all agents, over leaves that are views of dibo's rows."""
+"""Losses in PyTorch: one backward pass an iteration for all agents, over leaves that are views of dibo's
+rows."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def shown(tree: Any) -> Any:
 
 
 def _leaves(like: Variable, rows: Any) -> list[Any]:
-    """Leaves that autograd knows, one for each array: views, so that nothing is copied and no gradient padded."""
+    """Leaves that autograd knows, one for each array: views, so that nothing is copied and no gradient
+    padded."""
     return [leaf.detach().requires_grad_() for leaf in like.leaves(rows)]
 
 
@@ -94,7 +96,9 @@ class TorchOracle(_problem.Oracle):
                 data = self.problem.train if which else self.problem.val
                 batch = self.batch(data, which, owned, k)
                 if batch is None:
-                    values = torch.func.vmap(lambda *a: function(*a, None), randomness="different")(*arguments)
+                    values = torch.func.vmap(lambda *a: function(*a, None), randomness="different")(
+                        *arguments
+                    )
                 else:
                     values = mapped(*arguments, batch)
                 return _loss(values, what, (count,)).sum()
@@ -133,7 +137,9 @@ class TorchOracle(_problem.Oracle):
                 with torch.enable_grad():
                     value = total(k, f, g)
                     if not value.requires_grad:
-                        raise ValueError("neither loss depends on x or y: was a gradient cut off by detach()?")
+                        raise ValueError(
+                            "neither loss depends on x or y: was a gradient cut off by detach()?"
+                        )
                     gradients = torch.autograd.grad(value, all_leaves, allow_unused=True)
             except Exception as error:
                 self.locate(error, k, owned, lambda agent: self._try(agent, k))
@@ -218,18 +224,11 @@ class TorchOracle(_problem.Oracle):
 
         return gradient
 
-    def upper_loss(self, x: Any, y: Any) -> float:
+    def upper_loss(self, agent: int, x: Any, y: Any) -> float:
         p = self.problem
-        total = 0.0
         with torch.no_grad():
-            for agent in range(p.agents):
-                if not p.val.empty and not p.val.counts[agent]:
-                    continue
-                width = p.widths[agent] if p.private else p.x.width
-                xs, ys = torch.from_numpy(x[agent, :width].copy()), torch.from_numpy(y[agent])
-                value = p.upper(p.x.tree(xs), p.y.tree(ys), self.whole(p.val, agent))
-                total += float(_loss(value, "upper", ()))
-        return total / p.agents
+            at = p.x.tree(torch.from_numpy(x)), p.y.tree(torch.from_numpy(y))
+            return float(_loss(p.upper(*at, self.whole(p.val, agent)), "upper", ()))
 
 
 def _flat(gradients: Sequence[Any], like: Sequence[Any]) -> Any:
