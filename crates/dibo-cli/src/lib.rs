@@ -24,6 +24,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use dibo_report::results::{Curves, Manifest, verify};
 use dibo_run::{Registry, Request, check, data, fold, say, unsaid};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -130,6 +131,26 @@ enum DataAction {
     },
 }
 
+/// The command with these arguments, its name first, for programs that call it: what is wrong comes back, and
+/// what is asked for (`--help`) is said.
+pub fn command(registry: &Registry, arguments: impl IntoIterator<Item = OsString>) -> Result<ExitCode> {
+    match Cli::try_parse_from(arguments) {
+        Ok(cli) => act(registry, "dibo", cli.command),
+        Err(asked) if !asked.use_stderr() => {
+            say!("{asked}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(wrong) => Err(anyhow::Error::msg(in_a_line(&wrong))),
+    }
+}
+
+/// What is wrong with the arguments.
+fn in_a_line(wrong: &clap::Error) -> String {
+    let text = wrong.to_string();
+    let what = text.split("\n\nUsage").next().unwrap_or(&text).trim_start_matches("error: ");
+    what.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// The whole command.
 pub fn main(registry: Registry) -> ExitCode {
     let name = std::env::args_os().next().map(PathBuf::from);
@@ -142,10 +163,7 @@ pub fn main(registry: Registry) -> ExitCode {
             return ending(&name, Ok(ExitCode::SUCCESS));
         }
         Err(wrong) => {
-            let text = wrong.to_string();
-            let what = text.split("\n\nUsage").next().unwrap_or(&text).trim_start_matches("error: ");
-            let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
-            eprintln!("{name}: {what}; `{name} --help` shows what there is");
+            eprintln!("{name}: {}; `{name} --help` shows what there is", in_a_line(&wrong));
             return ExitCode::from(2);
         }
     };

@@ -98,6 +98,20 @@ const CRATES: &[Crate] = &[
             ("main", &[]),
         ],
     },
+    Crate {
+        name: "dibo-py",
+        crates: &["dibo", "dibo_cli", "dibo_net", "dibo_report", "dibo_run"],
+        rooms: &[
+            ("memory", &[]),
+            ("graph", &[]),
+            ("problems", &[]),
+            ("command", &[]),
+            ("network", &["graph"]),
+            ("oracle", &["memory"]),
+            ("solve", &["graph", "memory", "oracle", "problems"]),
+            ("agent", &["graph", "memory", "oracle", "solve"]),
+        ],
+    },
 ];
 
 /// The rooms of the library.

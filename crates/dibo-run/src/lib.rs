@@ -41,23 +41,39 @@ pub use plan::RunKeys;
 pub use registry::Registry;
 pub use setting::Setting;
 
-/// A line on standard output. One that cannot be written (a full disk behind it) does not end the program at
-/// once: the command says so at its end.
+/// A line on standard output, or to whoever [`listen`]s. One that cannot be written (a full disk behind it)
+/// does not end the program at once: the command says so at its end.
 #[macro_export]
 macro_rules! say {
-    ($($text:tt)*) => {{
-        use std::io::Write as _;
-        if let Err(error) = writeln!(std::io::stdout(), $($text)*) {
-            $crate::could_not_say(error);
-        }
-    }};
+    ($($text:tt)*) => { $crate::say_line(format_args!($($text)*)) };
+}
+
+/// Whoever wants the lines of this process.
+type Listener = Box<dyn Fn(&str) + Send>;
+
+static LISTENER: std::sync::Mutex<Option<Listener>> = std::sync::Mutex::new(None);
+
+/// Gives lines to a listener instead of standard output, for programs that show them elsewhere.
+pub fn listen(to: Option<Listener>) {
+    *LISTENER.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = to;
+}
+
+/// What [`say!`] does.
+#[doc(hidden)]
+pub fn say_line(text: std::fmt::Arguments<'_>) {
+    use std::io::Write as _;
+    if let Some(listener) = &*LISTENER.lock().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        return listener(&text.to_string());
+    }
+    if let Err(error) = writeln!(std::io::stdout(), "{text}") {
+        could_not_say(error);
+    }
 }
 
 static UNSAID: std::sync::OnceLock<std::io::Error> = std::sync::OnceLock::new();
 
 /// Remembers that standard output could not be written.
-#[doc(hidden)]
-pub fn could_not_say(error: std::io::Error) {
+fn could_not_say(error: std::io::Error) {
     let _ = UNSAID.set(error);
 }
 

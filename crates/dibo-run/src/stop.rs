@@ -3,6 +3,7 @@ use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static STOP: AtomicBool = AtomicBool::new(false);
+static WATCHING: AtomicBool = AtomicBool::new(false);
 
 /// Whether it was asked to stop: every run stops at its next evaluation and writes a checkpoint.
 pub fn asked() -> bool {
@@ -11,7 +12,6 @@ pub fn asked() -> bool {
 
 /// Watches for the wish, from the first call on; a second wish leaves at once.
 pub fn watch() -> Result<()> {
-    static WATCHING: AtomicBool = AtomicBool::new(false);
     if WATCHING.swap(true, Relaxed) {
         return Ok(());
     }
@@ -22,4 +22,15 @@ pub fn watch() -> Result<()> {
         eprintln!("\nstopping: what is done is kept (Ctrl-C again to leave at once)");
     };
     ctrlc::set_handler(handler).context("cannot watch for Ctrl-C")
+}
+
+/// Leaves signals to the caller, a program with handlers of its own: it says [`ask`]. Forgets an earlier wish.
+pub fn by_caller() {
+    WATCHING.store(true, Relaxed);
+    STOP.store(false, Relaxed);
+}
+
+/// The wish to stop, from a caller.
+pub fn ask() {
+    STOP.store(true, Relaxed);
 }

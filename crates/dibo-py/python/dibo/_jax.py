@@ -1,0 +1,264 @@
+"""Losses in JAX: one compiled function an iteration for all agents."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import _problem
+from ._tree import flatten
+
+name = "jax"
+
+
+def variable(tree: Any) -> Any:
+    leaves, rebuild = flatten(tree)
+    return rebuild([jnp.asarray(leaf) for leaf in leaves])
+
+
+def dtype(leaves: Sequence[Any]) -> Any:
+    kinds = {np.dtype(leaf.dtype) for leaf in leaves}
+    if len(kinds) != 1 or not kinds <= {np.dtype(np.float32), np.dtype(np.float64)}:
+        found = ", ".join(sorted(str(kind) for kind in kinds))
+        raise TypeError(
+            f"x and y have dtypes {found}; all must be float32, or all float64 (with jax_enable_x64)"
+        )
+    return kinds.pop()
+
+
+def vector(leaves: Sequence[Any]) -> Any:
+    return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in leaves]) if leaves else np.zeros(0)
+
+
+def join(parts: Sequence[Any]) -> Any:
+    return jnp.concatenate([jnp.asarray(np.asarray(part)) for part in parts])
+
+
+def take(leaf: Any, places: Any) -> Any:
+    return leaf[places]
+
+
+def shown(tree: Any) -> Any:
+    return tree
+
+
+def _loss(value: Any, what: str) -> Any:
+    if value is None or not hasattr(value, "shape"):
+        kind = type(value).__name__
+        if not isinstance(value, (int, float)):
+            raise TypeError(f"{what} must give an array with one number, not {kind}")
+        value = jnp.asarray(value, dtype=float)
+    if tuple(value.shape) != ():
+        raise ValueError(f"{what} must give one number, not an array of shape {tuple(value.shape)}")
+    return value
+
+
+class JaxOracle(_problem.Oracle):
+    """Places of samples go in with each call; data stays with JAX."""
+
+    def __init__(self, problem: Any) -> None:
+        super().__init__(problem)
+        p = problem
+        self.upper: Callable[..., Any] = lambda x, y, data: _loss(
+            p.upper(p.x.tree(x), p.y.tree(y), data), "upper"
+        )
+        self.lower: Callable[..., Any] = lambda x, y, data: _loss(
+            p.lower(p.x.tree(x), p.y.tree(y), data), "lower"
+        )
+        self.compiled: dict[str, Any] = {}
+
+    def has_loss(self) -> bool:
+        return True
+
+    def has_products(self) -> bool:
+        return True
+
+    def jit(self, key: str, function: Callable[..., Any]) -> Any:
+        if key not in self.compiled:
+            self.compiled[key] = jax.jit(function)
+        return self.compiled[key]
+
+    def _places(self, which: int, owned: Sequence[int], k: int) -> Any:
+        data = self.problem.train if which else self.problem.val
+        if data.empty:
+            return None
+        return data.places(2 * self.problem.seed + which, owned, k, self.problem.batch[which])
+
+    def _fixed(self, which: int, owned: Sequence[int]) -> Callable[[int], Any]:
+        """The places of iteration k: drawn anew, the same at every call, or none where agents have different
+        numbers of samples."""
+        data = self.problem.train if which else self.problem.val
+        if self.problem.batch[which] is not None:
+            return lambda k: self._places(which, owned, k)
+        same = jax.device_put(self._places(which, owned, 0)) if data.regular(owned) else None
+        return lambda k: same
+
+    def _gather(self, which: int, leaves: Any, places: Any) -> Any:
+        data = self.problem.train if which else self.problem.val
+        return None if data.empty else data.rebuild([leaf[places] for leaf in leaves])
+
+    def _sum(self, function: Callable[..., Any], which: int, owned: Sequence[int]) -> Callable[..., Any]:
+        """Σ over agents of a loss at stacked rows."""
+        data = self.problem.train if which else self.problem.val
+
+        def total(arguments: Any, leaves: Any, places: Any) -> Any:
+            if data.empty:
+                return jax.vmap(lambda *a: function(*a, None))(*arguments).sum()
+            if places is not None:
+                batch = self._gather(which, leaves, places)
+                return jax.vmap(function)(*arguments, batch).sum()
+            # Agents with different numbers of samples are summed one by one.
+            out = 0.0
+            for row, agent in enumerate(owned):
+                own = [argument[row] for argument in arguments]
+                out = out + function(*own, self.whole(data, agent))
+            return out
+
+        return total
+
+    def bind(
+        self, owned: Sequence[int], inputs: list[Any], outputs: list[Any], rows: Any
+    ) -> Callable[[int, float, float], None]:
+        p = self.problem
+        upper, lower = self._sum(self.upper, 0, owned), self._sum(self.lower, 1, owned)
+        leaves = [[] if data.empty else data.leaves for data in (p.val, p.train)]
+        places_at = [self._fixed(which, owned) for which in (0, 1)]
+
+        def compute(x: Any, y: Any, z: Any, f: Any, g: Any, leaves: Any, places: Any) -> Any:
+            def total(x: Any, y: Any, z: Any) -> Any:
+                high = upper((x, y), leaves[0], places[0])
+                return f * high + g * (
+                    lower((x, y), leaves[1], places[1]) - lower((x, z), leaves[1], places[1])
+                )
+
+            dx, dy, dz = jax.grad(total, argnums=(0, 1, 2))(x, y, z)
+            return dx, dy, -dz
+
+        whole, out_rows = rows
+        if whole is not None:
+            return self._bind_rows(owned, inputs, outputs, rows, compute, (leaves, places_at))
+        compiled = self.jit(f"directions {list(owned)}", compute)
+        kind = p.dtype.type
+
+        def directions(k: int, f: float, g: float) -> None:
+            try:
+                places = [at(k) for at in places_at]
+                given = compiled(*inputs, kind(f), kind(g), leaves, places)
+                for out, value in zip(outputs, given):
+                    out[...] = np.asarray(value)
+            except Exception as error:
+                self.locate(error, k, owned, lambda agent: self._try(agent, k))
+                raise
+
+        return directions
+
+    def _bind_rows(
+        self,
+        owned: Sequence[int],
+        inputs: list[Any],
+        outputs: list[Any],
+        rows: Any,
+        compute: Callable[..., Any],
+        how: Any,
+    ) -> Callable[[int, float, float], None]:
+        """Long rows go in and out as they lie, padding included: cut and joined inside the compiled
+        function."""
+        p, (whole, out_rows), (leaves, places_at) = self.problem, rows, how
+        apart = p.private
+        width = 0 if apart else p.x.width
+        low = p.y.width
+        pad = whole.shape[1] - width - 2 * low
+
+        def on_rows(x: Any, rows: Any, f: Any, g: Any, leaves: Any, places: Any) -> Any:
+            x = x if apart else rows[:, :width]
+            y, z = rows[:, width : width + low], rows[:, width + low : width + 2 * low]
+            dx, dy, dz = compute(x, y, z, f, g, leaves, places)
+            tail = jnp.zeros((rows.shape[0], pad), rows.dtype)
+            parts = [dy, dz, tail] if apart else [dx, dy, dz, tail]
+            return (dx if apart else None), jnp.concatenate(parts, axis=1)
+
+        compiled, kind = self.jit(f"rows {list(owned)}", on_rows), p.dtype.type
+
+        def directions(k: int, f: float, g: float) -> None:
+            try:
+                places = [at(k) for at in places_at]
+                x = inputs[0] if apart else None
+                dx, drows = compiled(x, whole, kind(f), kind(g), leaves, places)
+                np.copyto(out_rows, np.asarray(drows))
+                if apart:
+                    np.copyto(outputs[0], np.asarray(dx))
+            except Exception as error:
+                self.locate(error, k, owned, lambda agent: self._try(agent, k))
+                raise
+
+        return directions
+
+    def _try(self, agent: int, k: int) -> None:
+        p = self.problem
+        x, y = p.x0[agent if p.private else 0].astype(p.dtype), p.y0.astype(p.dtype)
+        self.upper(x, y, self.samples(0, agent, k))
+        self.lower(x, y, self.samples(1, agent, k))
+
+    def _own(self, which: int, agent: int, k: int) -> tuple[Any, Any]:
+        """One agent's arrays and the places of its samples in them; gathered inside the compiled function."""
+        data = self.problem.train if which else self.problem.val
+        if data.empty:
+            return [], None
+        places = data.places(2 * self.problem.seed + which, [agent], k, self.problem.batch[which])[0]
+        return data.leaves, places
+
+    def gradients(self, level: int, agent: int, k: int, x: Any, y: Any) -> Any:
+        function = self.lower if level else self.upper
+
+        def pair(x: Any, y: Any, leaves: Any, places: Any) -> Any:
+            return jax.grad(function, argnums=(0, 1))(x, y, self._gather(level, leaves, places))
+
+        try:
+            compiled = self.jit(f"gradients {level}", pair)
+            return tuple(np.array(part) for part in compiled(x, y, *self._own(level, agent, k)))
+        except Exception as error:
+            error.add_note(f"dibo: iteration {k}, agent {agent}")
+            raise
+
+    def products(self, agent: int, k: int, x: Any, y: Any, v: Any) -> Any:
+        def both(x: Any, y: Any, v: Any, leaves: Any, places: Any) -> Any:
+            gradient, data = jax.grad(self.lower, argnums=(0, 1)), self._gather(1, leaves, places)
+            return jax.jvp(lambda y: gradient(x, y, data), (y,), (v,))[1]
+
+        try:
+            compiled = self.jit("products", both)
+            return tuple(np.array(part) for part in compiled(x, y, v, *self._own(1, agent, k)))
+        except Exception as error:
+            error.add_note(f"dibo: iteration {k}, agent {agent}")
+            raise
+
+    def bind_single(
+        self, owned: Sequence[int], inputs: list[Any], outputs: list[Any], rows: Any
+    ) -> Callable[[int], None]:
+        p, self.alone = self.problem, True
+        like, data = (p.y if p.single_of == "y" else p.x), p.train
+        function = self._sum(lambda v, data: _loss(p.single(like.tree(v), data), "single"), 1, owned)
+        places_at, leaves = self._fixed(1, owned), [] if data.empty else data.leaves
+        compiled = self.jit(
+            f"single {list(owned)}", jax.grad(lambda v, leaves, places: function((v,), leaves, places))
+        )
+
+        def gradient(k: int) -> None:
+            try:
+                outputs[0][...] = np.asarray(compiled(inputs[0], leaves, places_at(k)))
+            except Exception as error:
+                error.add_note(f"dibo: iteration {k}, all agents together")
+                raise
+
+        return gradient
+
+    def upper_loss(self, agent: int, x: Any, y: Any) -> float:
+        compiled = self.jit("loss", self.upper)
+        return float(compiled(x, y, self.whole(self.problem.val, agent)))
+
+
+def oracle(problem: Any) -> JaxOracle:
+    return JaxOracle(problem)

@@ -1,0 +1,95 @@
+//! The command, experiment files and pictures: the same as from a shell.
+use dibo_report::report::plot;
+use dibo_report::results::{Curves, CurveRow, Figure, Manifest};
+use dibo_run::stop;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// How often Ctrl-C is looked for.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// One command at a time: what it says and the wish to stop are the process's.
+static BUSY: Mutex<()> = Mutex::new(());
+
+/// Ends the listening.
+struct Silence;
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        dibo_run::listen(None);
+    }
+}
+
+/// Runs a command of dibo; `say` gets its lines. Gives its exit code; what went wrong is raised. After Ctrl-C
+/// it stops at the next evaluation, keeps what is done and gives 130.
+#[pyfunction]
+pub fn command(py: Python<'_>, arguments: Vec<String>, say: &Bound<'_, PyAny>) -> PyResult<u8> {
+    let Ok(_busy) = BUSY.try_lock() else {
+        return Err(PyRuntimeError::new_err("another command of dibo is running in this process"));
+    };
+    stop::by_caller();
+    let (lines, mut said) = channel::<String>();
+    dibo_run::listen(Some(Box::new(move |line| drop(lines.send(line.to_string())))));
+    let work = std::thread::Builder::new().name("dibo".into()).spawn(move || {
+        let arguments = std::iter::once("dibo".to_string()).chain(arguments).map(Into::into);
+        // The last sender goes with it, which ends the loop below, whatever happens.
+        let _silence = Silence;
+        dibo_cli::command(&dibo_cli::standard(), arguments)
+    })?;
+    let mut failed = None;
+    loop {
+        let next = &mut said;
+        match py.detach(move || next.recv_timeout(LOOK)) {
+            Ok(line) => {
+                let written = say.call1((line,)).map(|_| ());
+                failed = failed.or(written.err());
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        // Python's own handler has its say; what it raises stops the command.
+        if py.check_signals().is_err() {
+            stop::ask();
+        }
+    }
+    let result = py.detach(|| work.join());
+    match (failed, result) {
+        (Some(error), _) => Err(error),
+        (_, Err(_)) => Err(PyRuntimeError::new_err("the command broke off; its message is above")),
+        (_, Ok(Err(error))) => Err(PyValueError::new_err(format!("{error:#}").replace('\n', " "))),
+        (_, Ok(Ok(code))) => Ok(number(code)),
+    }
+}
+
+/// The number of an exit code, which the standard library does not tell.
+fn number(code: ExitCode) -> u8 {
+    (0..=u8::MAX).find(|n| ExitCode::from(*n) == code).unwrap_or(1)
+}
+
+/// A row of curves: series, seed, iteration, seconds, bytes, gradients, products, metrics.
+type Row = (usize, u64, usize, f64, u64, u64, u64, Vec<f64>);
+
+/// Draws a figure of some curves as SVG; the manifest names the series.
+#[pyfunction]
+pub fn draw(py: Python<'_>, figure: &str, manifest: &str, metrics: Vec<String>, rows: Vec<Row>) -> PyResult<String> {
+    let wrong = |e: serde_json::Error| PyValueError::new_err(e.to_string());
+    let figure: Figure = serde_json::from_str(figure).map_err(wrong)?;
+    let manifest: Manifest = serde_json::from_str(manifest).map_err(wrong)?;
+    let row = |(series, seed, iteration, seconds, bytes, gradients, products, values)| CurveRow {
+        series,
+        seed,
+        iteration,
+        seconds,
+        bytes,
+        gradients,
+        products,
+        values,
+    };
+    let curves = Curves { metrics, rows: rows.into_iter().map(row).collect() };
+    let drawn = py.detach(|| plot::draw(&figure, &manifest, &curves));
+    drawn.map(|picture| picture.svg).map_err(|e| PyValueError::new_err(format!("{e:#}")))
+}
