@@ -86,24 +86,28 @@ fn every_algorithm_on_every_problem_goes_or_is_refused_by_every_command_alike() 
                 parameters(algorithm)
             );
             std::fs::write(folder.path().join(format!("{name}.toml")), text).unwrap();
-            files.push((name, *algorithm));
+            let every_command = !later || ["quadratic", "cleaning"].contains(&problem);
+            files.push((name, *algorithm, every_command));
         }
     }
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                while let Some((name, algorithm)) = files.get(next.fetch_add(1, Relaxed)) {
+                while let Some((name, algorithm, every_command)) = files.get(next.fetch_add(1, Relaxed)) {
                     let file = format!("{name}.toml");
                     let run = goes(folder.path(), &["run", &file, "--quiet", "--threads", "1"]);
-                    let tune =
-                        goes(folder.path(), &["tune", &file, "--quiet", "--threads", "1", "--seeds", "1"]);
-                    let check = goes(folder.path(), &["check", &file, "--seconds", "0.01"]);
                     // Every problem has what every method asks for.
                     assert!(run.is_ok(), "{algorithm} in {name}: {run:?}");
-                    assert!(tune.is_ok() && check.is_ok(), "{name}: {tune:?} {check:?}");
+                    // All commands open a run by the same door: for cells two problems tell enough.
+                    if *every_command {
+                        let all = ["tune", &file, "--quiet", "--threads", "1", "--seeds", "1"];
+                        let tune = goes(folder.path(), &all);
+                        let check = goes(folder.path(), &["check", &file, "--seconds", "0.01"]);
+                        assert!(tune.is_ok() && check.is_ok(), "{name}: {tune:?} {check:?}");
+                    }
                     #[cfg(feature = "net")]
-                    {
+                    if *every_command {
                         let arguments = ["launch", &file, "--processes", "2", "--tcp", "--quiet", "--out"];
                         let out = format!("{name}-launch");
                         let launch = goes(folder.path(), &[&arguments[..], &[&out, "--verify"]].concat());

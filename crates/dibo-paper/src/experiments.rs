@@ -34,6 +34,10 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("imdb-net", include_str!("../experiments/imdb-net.toml")),
     ("imdb-heter", include_str!("../experiments/imdb-heter.toml")),
     ("model-size", include_str!("../experiments/model-size.toml")),
+    ("zoo", include_str!("../experiments/zoo.toml")),
+    ("zoo-changing", include_str!("../experiments/zoo-changing.toml")),
+    ("zoo-directed", include_str!("../experiments/zoo-directed.toml")),
+    ("push-soba", include_str!("../experiments/push-soba.toml")),
     ("bome", include_str!("../experiments/bome.toml")),
     ("benchmark-bilevel", include_str!("../experiments/benchmark-bilevel.toml")),
 ];

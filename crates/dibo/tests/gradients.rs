@@ -7,8 +7,10 @@ use dibo::algorithm::Algorithm;
 use dibo::algorithm::fab::{Fab, PenaltyForm};
 use dibo::engine;
 use dibo::network::Simulator;
-use dibo::problem::{At, Bilevel, Curved, Matrices, NoiseOn, Penalty, PolicyEvaluation, Quadratic, Waves};
-use dibo::rows::{Stack, Threads};
+use dibo::problem::{
+    At, Bilevel, Counted, Curved, Matrices, NoiseOn, Penalty, PolicyEvaluation, Products, Quadratic, Waves,
+};
+use dibo::rows::{Stack, Threads, Upper};
 
 const AGENTS: usize = 4;
 
@@ -245,6 +247,35 @@ fn curved_and_wavy_lower_levels_are_finite_differences() {
     let y = random_rows(&[4], 62).remove(0);
     let slope = mean(&|i| grad_g(&waves, i, 0, &x, &y).1);
     assert_near(&slope, &differences(&y, |y| forms.values(&x, y).1), 1e-5, "∇ᵧg");
+}
+
+/// The kernel's directions of SOBA are those of gradients and products, agent by agent, with and without noise,
+/// and are counted as an agent would take them.
+#[test]
+fn fused_soba_directions_are_gradients_and_products() {
+    for (states, omega) in [(8, 0.0), (20, 0.0), (37, 0.4)] {
+        let problem = PolicyEvaluation::random(5, states, 4, 9).noise(omega, NoiseOn::State, 3);
+        let counted = Counted::new(&problem, Default::default());
+        let mut v: Stack<f64, 3> = Stack::zeros(5, &Upper::Shared(4), &[states, states]);
+        for i in 0..5 {
+            let rows = random_rows(&[4, states, states], 90 + i as u64);
+            v.row_mut(i).into_iter().zip(&rows).for_each(|(to, from)| to.copy_from_slice(from));
+        }
+        let mut d = v.clone();
+        let at = At { k: 3, owned: &[0, 1, 2, 3, 4], threads: &Threads::one() };
+        assert!(counted.soba_directions(at, Products::Exact, &v, &mut d).unwrap());
+        assert!(counted.soba_directions(at, Products::Differences, &v, &mut d).unwrap());
+        assert_eq!((counted.calls().gradients, counted.calls().products), (5 * 2 + 5 * 4, 5 * 2));
+        for i in 0..5 {
+            let ([x, y, z], [dx, dy, dz]) = (v.row(i), d.row(i));
+            let ((fx, fy), gy) = (grad_f(&problem, i, 3, x, y), grad_g(&problem, i, 3, x, y).1);
+            let (xy, yy) = products(&problem, i, 3, x, y, z);
+            let minus = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>();
+            assert_near(dx, &minus(&fx, &xy), 1e-13, "dx");
+            assert_near(dy, &gy, 1e-13, "dy");
+            assert_near(dz, &minus(&yy, &fy), 1e-13, "dz");
+        }
+    }
 }
 
 /// Moreau's rule reaches the solution of a problem whose lower level is not convex, from a start where it

@@ -48,12 +48,14 @@ impl Tables {
     }
 }
 
-/// The factors of one call: residual of f, residual of g, regulariser.
+/// The factors of one call: residual of f, residual of g, regulariser; and whether SOBA's directions are wanted
+/// instead of the penalty's.
 #[derive(Clone, Copy)]
 pub(crate) struct Factors {
     pub f: f64,
     pub g: f64,
     pub tau: f64,
+    pub soba: bool,
 }
 
 /// Fused numbers from a place that is known to be there.
@@ -93,7 +95,7 @@ fn products<V: Fused, const G: usize, const A: usize>(
 /// The directions of `A` agents, from `G` groups of eight states that stay in registers; each entry of Φ and
 /// M is read once for all of them. What an agent gets does not depend on who is with it.
 #[inline(always)]
-fn directions_of_groups<V: Fused, const G: usize, const A: usize>(
+fn directions_of_groups<V: Fused, const G: usize, const A: usize, const SOBA: bool>(
     tables: &Tables,
     first: usize,
     c: Factors,
@@ -138,9 +140,16 @@ fn directions_of_groups<V: Fused, const G: usize, const A: usize>(
                 unsafe { (&mut *dy.as_mut_ptr().add(at).cast(), &mut *dz.as_mut_ptr().add(at).cast()) };
             let target = r.add(mx[a][g]);
             e[a][g] = cf.mul(y.sub(px[a][g]));
-            gap[a][g] = cg.mul(z.sub(y));
-            cg.mul_add(y.sub(target), e[a][g]).store(to_y);
-            cg.mul(z.sub(target)).store(to_z);
+            if SOBA {
+                // ∇²ᵧᵧg z is cg·z and −∇²ₓᵧg z is Mᵀ of it; ∇ᵧf is e.
+                gap[a][g] = cg.mul(z);
+                cg.mul(y.sub(target)).store(to_y);
+                gap[a][g].sub(e[a][g]).store(to_z);
+            } else {
+                gap[a][g] = cg.mul(z.sub(y));
+                cg.mul_add(y.sub(target), e[a][g]).store(to_y);
+                cg.mul(z.sub(target)).store(to_z);
+            }
         }
     }
     // dx = τx + Mᵀgap − Φᵀe; sums over lanes are cheaper four at a time.
@@ -163,15 +172,19 @@ fn directions_of_groups<V: Fused, const G: usize, const A: usize>(
 }
 
 #[inline(always)]
-fn directions_of_agents<V: Fused, const A: usize>(tables: &Tables, c: Factors, mut agents: [Agent<'_>; A]) {
+fn directions_of_agents<V: Fused, const A: usize, const SOBA: bool>(
+    tables: &Tables,
+    c: Factors,
+    mut agents: [Agent<'_>; A],
+) {
     let mut first = 0;
     while first < tables.offsets.len() {
         let groups = (tables.offsets.len() - first).min(V::WIDEST);
         match groups {
-            1 => directions_of_groups::<V, 1, A>(tables, first, c, &mut agents),
-            2 => directions_of_groups::<V, 2, A>(tables, first, c, &mut agents),
-            3 => directions_of_groups::<V, 3, A>(tables, first, c, &mut agents),
-            _ => directions_of_groups::<V, 4, A>(tables, first, c, &mut agents),
+            1 => directions_of_groups::<V, 1, A, SOBA>(tables, first, c, &mut agents),
+            2 => directions_of_groups::<V, 2, A, SOBA>(tables, first, c, &mut agents),
+            3 => directions_of_groups::<V, 3, A, SOBA>(tables, first, c, &mut agents),
+            _ => directions_of_groups::<V, 4, A, SOBA>(tables, first, c, &mut agents),
         }
         first += groups;
     }
@@ -195,7 +208,7 @@ pub(crate) struct Block<'a> {
 
 /// All agents of a block, two at a time where they share their features and there are registers for two.
 #[inline(always)]
-fn directions_of_block<V: Fused>(block: Block<'_>) {
+fn directions_of_block<V: Fused, const SOBA: bool>(block: Block<'_>) {
     let Block { tables, table_of, rewards, c, owned, noisy, stride, v, d } = block;
     let table = |row: usize| table_of[owned[row]];
     let reward = |row: usize| noisy.unwrap_or_else(|| &rewards.0[owned[row] * rewards.1..][..rewards.1]);
@@ -207,10 +220,10 @@ fn directions_of_block<V: Fused>(block: Block<'_>) {
         let one = Agent { r: reward(row), v, d };
         if V::PAIRS && row + 1 < owned.len() && table(row) == table(row + 1) {
             let Some((v, d)) = rows.next() else { return };
-            directions_of_agents::<V, 2>(tables, c, [one, Agent { r: reward(row + 1), v, d }]);
+            directions_of_agents::<V, 2, SOBA>(tables, c, [one, Agent { r: reward(row + 1), v, d }]);
             row += 2;
         } else {
-            directions_of_agents::<V, 1>(tables, c, [one]);
+            directions_of_agents::<V, 1, SOBA>(tables, c, [one]);
             row += 1;
         }
     }
@@ -223,11 +236,17 @@ pub(crate) fn directions(block: Block<'_>) {
         use std::arch::x86_64::{__m256d, __m512d};
         #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2")]
         fn avx512(block: Block<'_>) {
-            directions_of_block::<Registers<__m512d, 1>>(block)
+            match block.c.soba {
+                true => directions_of_block::<Registers<__m512d, 1>, true>(block),
+                false => directions_of_block::<Registers<__m512d, 1>, false>(block),
+            }
         }
         #[target_feature(enable = "avx2,fma")]
         fn avx2(block: Block<'_>) {
-            directions_of_block::<Registers<__m256d, 2>>(block)
+            match block.c.soba {
+                true => directions_of_block::<Registers<__m256d, 2>, true>(block),
+                false => directions_of_block::<Registers<__m256d, 2>, false>(block),
+            }
         }
         // SAFETY: the CPU has the features of its level.
         match super::cpu::level() {
@@ -236,5 +255,8 @@ pub(crate) fn directions(block: Block<'_>) {
             _ => {}
         }
     }
-    directions_of_block::<[f64; LANES]>(block)
+    match block.c.soba {
+        true => directions_of_block::<[f64; LANES], true>(block),
+        false => directions_of_block::<[f64; LANES], false>(block),
+    }
 }

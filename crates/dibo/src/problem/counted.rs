@@ -1,5 +1,5 @@
 //! Counts oracle calls where they happen: in a wrapper of the problem, never in an algorithm.
-use super::{At, Bilevel, Metric, Penalty, SecondOrder, SingleLevel, Start, Values};
+use super::{At, Bilevel, Metric, Penalty, Products, SecondOrder, SingleLevel, Start, Values};
 use crate::error::{Error, Result};
 use crate::rows::{Real, Stack, Upper, View};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -77,6 +77,22 @@ impl<T: Real> Bilevel<T> for Counted<'_, T> {
     ) -> Result<()> {
         self.gradients.fetch_add(3 * at.owned.len() as u64, Relaxed);
         self.inner.penalty_directions(at, penalty, v, d)
+    }
+
+    fn soba_directions(
+        &self,
+        at: At<'_>,
+        by: Products,
+        v: &Stack<T, 3>,
+        d: &mut Stack<T, 3>,
+    ) -> Result<bool> {
+        let has = self.inner.soba_directions(at, by, v, d)?;
+        // ∇f, ∇g and both products; or ∇f, ∇g, and ∇g at the two ends of a difference.
+        let (gradients, products) = if by == Products::Exact { (2, 2) } else { (4, 0) };
+        let agents = if has { at.owned.len() as u64 } else { 0 };
+        self.gradients.fetch_add(gradients * agents, Relaxed);
+        self.products.fetch_add(products * agents, Relaxed);
+        Ok(has)
     }
 
     fn second_order(&self) -> Option<&dyn SecondOrder<T>> {

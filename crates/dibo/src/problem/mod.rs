@@ -44,6 +44,15 @@ pub struct Penalty {
     pub g: f64,
 }
 
+/// How products with second derivatives are had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Products {
+    /// By themselves.
+    Exact,
+    /// As differences of two gradients.
+    Differences,
+}
+
 /// Starting points, one row per agent of the whole network, or one row where all start alike; what is empty
 /// starts at zero.
 #[derive(Clone, Debug, Default)]
@@ -138,6 +147,18 @@ pub trait Bilevel<T: Real>: Send + Sync {
         d: &mut Stack<T, 3>,
     ) -> Result<()> {
         penalty_directions_by_agent(self, at, penalty, v, d)
+    }
+
+    /// SOBA's directions at (x, y, z) for all owned agents, where the problem has them faster than from its
+    /// gradients: `dx = ∇ₓf − ∇²ₓᵧg z`, `dy = ∇ᵧg`, `dz = ∇²ᵧᵧg z − ∇ᵧf`, all at (x, y). Says whether it has.
+    fn soba_directions(
+        &self,
+        _at: At<'_>,
+        _by: Products,
+        _v: &Stack<T, 3>,
+        _d: &mut Stack<T, 3>,
+    ) -> Result<bool> {
+        Ok(false)
     }
 
     /// Products with second derivatives of g, for the methods that need them.

@@ -4,7 +4,7 @@
 //! f_i(x,y) = f_weight/2 ‖Φx − y‖² + τ/2 ‖x‖² and g_i(x,y) = g_weight ‖y − r_i − γPΦx‖², so that everything
 //! has a closed form.
 use super::constants::{ClosedForms, Constants};
-use super::{At, Bilevel, Metric, Penalty, SecondOrder, SingleLevel, Values};
+use super::{At, Bilevel, Metric, Penalty, Products, SecondOrder, SingleLevel, Values};
 use crate::error::Result;
 use crate::kernels::{Block, Factors, LANES, Tables, directions};
 use crate::rng::{Purpose, stream};
@@ -376,6 +376,25 @@ impl PolicyEvaluation {
     }
 }
 
+impl PolicyEvaluation {
+    /// The directions of all owned agents, by the kernel.
+    fn fused(&self, at: At<'_>, c: Factors, v: &Stack<f64, 3>, d: &mut Stack<f64, 3>) {
+        let (stride, v) = (v.shared.stride(), v.shared.data());
+        d.shared.for_each_part(at.threads, 128, |rows, d| {
+            let (owned, v) = (&at.owned[rows.clone()], &v[rows.start * stride..rows.end * stride]);
+            if self.noise[0] == 0.0 {
+                return directions(self.block(c, owned, None, stride, v, d));
+            }
+            for ((owned, v), d) in owned.chunks(1).zip(v.chunks_exact(stride)).zip(d.chunks_exact_mut(stride))
+            {
+                let mut buffer = Buffer::new();
+                let noisy = Some(self.observed(owned[0], at.k, &mut buffer));
+                directions(self.block(c, owned, noisy, stride, v, d));
+            }
+        });
+    }
+}
+
 /// Numbers on the stack for the usual sizes, on the heap beyond.
 struct Buffer {
     small: [f64; 64],
@@ -499,24 +518,29 @@ impl Bilevel<f64> for PolicyEvaluation {
             f: penalty.f * self.f_weight,
             g: 2.0 * penalty.g * self.g_weight,
             tau: penalty.f * self.tau,
+            soba: false,
         };
         if self.states() < LANES {
             return super::penalty_directions_by_agent(self, at, penalty, v, d);
         }
-        let (stride, v) = (v.shared.stride(), v.shared.data());
-        d.shared.for_each_part(at.threads, 128, |rows, d| {
-            let (owned, v) = (&at.owned[rows.clone()], &v[rows.start * stride..rows.end * stride]);
-            if self.noise[0] == 0.0 {
-                return directions(self.block(c, owned, None, stride, v, d));
-            }
-            for ((owned, v), d) in owned.chunks(1).zip(v.chunks_exact(stride)).zip(d.chunks_exact_mut(stride))
-            {
-                let mut buffer = Buffer::new();
-                let noisy = Some(self.observed(owned[0], at.k, &mut buffer));
-                directions(self.block(c, owned, noisy, stride, v, d));
-            }
-        });
+        self.fused(at, c, v, d);
         Ok(())
+    }
+
+    /// g is quadratic, so a difference of its gradients is the product.
+    fn soba_directions(
+        &self,
+        at: At<'_>,
+        _by: Products,
+        v: &Stack<f64, 3>,
+        d: &mut Stack<f64, 3>,
+    ) -> Result<bool> {
+        let c = Factors { f: self.f_weight, g: 2.0 * self.g_weight, tau: self.tau, soba: true };
+        let fits = self.states() >= LANES;
+        if fits {
+            self.fused(at, c, v, d);
+        }
+        Ok(fits)
     }
 
     fn second_order(&self) -> Option<&dyn SecondOrder<f64>> {
