@@ -22,7 +22,7 @@ for side in a b; do
 done
 ip -n dibo-a addr add 10.99.0.1/24 dev veth-a
 ip -n dibo-b addr add 10.99.0.2/24 dev veth-b
-"$dibo" certificates "$work/certificates" --hosts 10.99.0.1,10.99.0.2 >/dev/null
+"$dibo" certificates "$work/certificates" --agents 10.99.0.1=0-4,10.99.0.2=5-9 >/dev/null
 # The first of the file's algorithms is enough.
 awk '/^\[\[/ { blocks++ } blocks < 2' "$(dirname "$0")/../crates/dibo-paper/experiments/policy.toml" >"$work/run.toml"
 settings=("$work/run.toml" --set run.iterations="$rounds" --set run.every=100 --set problem.omega=0 --seeds 1)

@@ -88,6 +88,8 @@ enum Command {
     Launch(net::LaunchOptions),
     /// Make the report of a run from the folders of its processes
     Gather(net::GatherOptions),
+    /// Show every process of a run: its agents, round, last contact, bytes, and who waits for whom
+    Status(net::StatusOptions),
     /// Make a test authority and certificates for the hosts of a network
     Certificates(net::CertificateOptions),
     /// Pass packets on between agents that cannot reach each other
@@ -237,6 +239,7 @@ fn act(registry: &Registry, name: &str, command: Option<Command>) -> Result<Exit
         Some(Command::Agent(options)) => net::agent(registry, options),
         Some(Command::Launch(options)) => net::launch(registry, options),
         Some(Command::Gather(options)) => net::gather(registry, options),
+        Some(Command::Status(options)) => net::status(registry, options),
         Some(Command::Certificates(options)) => net::certificates(options),
         Some(Command::Router(options)) => net::router(options),
         Some(Command::Bench(options)) => {

@@ -16,6 +16,7 @@ pub type GatherOptions = Anything;
 pub type LaunchOptions = Anything;
 pub type CertificateOptions = Anything;
 pub type RouterOptions = Anything;
+pub type StatusOptions = Anything;
 
 fn absent() -> Result<ExitCode> {
     bail!(
@@ -33,6 +34,10 @@ pub fn launch(_: &Registry, _: Anything) -> Result<ExitCode> {
 }
 
 pub fn gather(_: &Registry, _: Anything) -> Result<ExitCode> {
+    absent()
+}
+
+pub fn status(_: &Registry, _: Anything) -> Result<ExitCode> {
     absent()
 }
 

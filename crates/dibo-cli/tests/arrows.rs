@@ -48,12 +48,16 @@ const CRATES: &[Crate] = &[
         rooms: &[
             ("transport", &[]),
             ("packet", &[]),
+            ("disk", &[]),
             ("certificates", &[]),
             ("hub", &["transport"]),
             ("wire", &["transport"]),
-            ("node", &["packet", "transport"]),
+            ("keys", &["packet"]),
+            ("identity", &["keys", "wire"]),
+            ("node", &["keys", "packet", "transport"]),
             ("agents", &["node", "packet"]),
             ("gather", &["agents", "node", "packet"]),
+            ("life", &["agents", "disk", "node"]),
         ],
     },
     Crate {

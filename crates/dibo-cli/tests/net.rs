@@ -85,7 +85,7 @@ fn no_agent_outlives_a_launch_that_is_killed() {
         .spawn()
         .unwrap();
     let agents = folder.path().join("o/agents");
-    until("the agents run", || agents.join("0/0-0.checkpoint").exists());
+    until("the agents run", || agents.join("0/0-0.a.checkpoint").exists());
     // SIGKILL: it cannot tell its agents.
     child.kill().unwrap();
     child.wait().unwrap();
@@ -95,4 +95,52 @@ fn no_agent_outlives_a_launch_that_is_killed() {
                 .is_ok_and(|text| text.contains("the process that started this one is gone"))
         });
     }
+}
+
+/// A process of the small run, over plain TCP on this machine.
+fn agent(folder: &Path, own: &str, port: u16, more: &[&str]) -> Command {
+    std::fs::write(folder.join("small.toml"), SMALL).unwrap();
+    let end = if own.starts_with('0') { "--listen" } else { "--connect" };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dibo"));
+    command.current_dir(folder).args(["agent", "small.toml", "--own", own, end]);
+    command.arg(format!("tcp/127.0.0.1:{port}")).args(["--out", "o"]).args(more);
+    command
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// What differs is said by both, and neither starts.
+#[test]
+fn options_that_differ_are_named() {
+    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let one = agent(folder.path(), "0-2", port, &["--show-private"]).stderr(Stdio::piped()).spawn().unwrap();
+    let two = agent(folder.path(), "3-4", port, &[]).output().unwrap();
+    for output in [one.wait_with_output().unwrap(), two] {
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains("it differs in the options --lossy or --show-private"),
+            "{said}"
+        );
+    }
+}
+
+/// From one folder a process runs once; `dibo status` shows what it waits for.
+#[test]
+fn a_second_start_is_refused_and_a_status_is_shown() {
+    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let mut first = agent(folder.path(), "0-2", port, &[]).stderr(Stdio::null()).spawn().unwrap();
+    until("a status is there", || folder.path().join("o/agents/0/status.json").exists());
+    let second = agent(folder.path(), "0-2", free_port(), &[]).output().unwrap();
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(!second.status.success() && said.contains("another process runs these agents"), "{said}");
+    until("who is missing is shown", || {
+        let mut status = Command::new(env!("CARGO_BIN_EXE_dibo"));
+        let status =
+            status.current_dir(folder.path()).args(["status", "small.toml", "--out", "o"]).output().unwrap();
+        String::from_utf8_lossy(&status.stdout).contains("waiting for agents 3, 4 to appear")
+    });
+    let _ = first.kill();
+    let _ = first.wait();
 }

@@ -1,5 +1,5 @@
 //! A network whose agents live in several processes: the same rounds as the simulator's, to the bit.
-use crate::node::{Message, Node};
+use crate::node::{Message, Node, PART_ROUNDS};
 use crate::packet::{EVERYBODY, Kind, Name};
 use bytes::Bytes;
 use dibo::engine::Checkpoint;
@@ -11,6 +11,7 @@ use dibo::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use xxhash_rust::xxh3::Xxh3;
 
 /// A node that several threads use.
 pub type Shared = Arc<Mutex<Node>>;
@@ -30,6 +31,22 @@ pub struct Links {
     pub wait: Option<Duration>,
 }
 
+/// What is wrong with a message of a round, if anything: its sender is named.
+fn wrong<T: Real>(name: &Name, message: &Message<'_>, length: usize) -> Option<String> {
+    let (sender, round, bytes) = (name.sender, name.round, message.len());
+    if bytes != length {
+        return Some(format!(
+            "agent {sender}'s message of round {round} has {bytes} bytes instead of {length}"
+        ));
+    }
+    (!message.is_finite::<T>()).then(|| {
+        format!(
+            "agent {sender}'s message of round {round} holds numbers that are not finite: its iterates \
+            diverge (smaller steps may help), or its machine is ill"
+        )
+    })
+}
+
 /// The rows of the owned agents, mixed with those that come over the wire.
 pub struct Agents<T> {
     node: Shared,
@@ -43,6 +60,8 @@ pub struct Agents<T> {
     /// Between a start from a checkpoint and its taking up: an algorithm may do rounds to prepare a state
     /// that is overwritten.
     skipping: bool,
+    /// The part of the graphs that is being used, how many rounds of it, and their digest.
+    used: (u64, u64, Xxh3),
     workspace: Workspace<T>,
 }
 
@@ -61,6 +80,7 @@ impl<T: Real> Agents<T> {
             links,
             ends,
             skipping: false,
+            used: (0, 0, Xxh3::new()),
             workspace: Workspace::default(),
         }
     }
@@ -94,7 +114,26 @@ impl<T: Real> Agents<T> {
         self.sequence.fill(k, &mut self.mixing);
         lanes.iter_mut().for_each(|lane| lane.settle(&self.threads));
         let round = self.traffic.rounds;
+        self.note_graph(round);
         if self.ends.is_some() { self.exchange_lossy(round, lanes) } else { self.exchange_all(round, lanes) }
+    }
+
+    /// Enters the graph of a round into the digest of its part; a whole part is compared with the others'.
+    fn note_graph(&mut self, round: u64) {
+        let (part, count, hash) = &mut self.used;
+        if round / PART_ROUNDS != *part || round % PART_ROUNDS == 0 {
+            (*part, *count) = (round / PART_ROUNDS, 0);
+            hash.reset();
+        }
+        self.mixing.for_each_entry(|receiver, sender, a, b| {
+            for number in [receiver as u64, sender as u64, a.to_bits(), b.to_bits()] {
+                hash.update(&number.to_le_bytes());
+            }
+        });
+        *count += 1;
+        if *count == PART_ROUNDS {
+            lock(&self.node).graphs(*part, hash.digest());
+        }
     }
 
     fn exchange_all(&mut self, round: u64, lanes: &mut [Lane<'_, T>]) -> Result<(), String> {
@@ -129,6 +168,7 @@ impl<T: Real> Agents<T> {
             let name = Name { round, kind: Kind::Round, sender: self.owned[row] as u32, receiver: EVERYBODY };
             node.post(name, Bytes::from(body), &Vec::from_iter(processes), true);
         }
+        node.said(round);
         let names: Vec<Name> = wanted
             .iter()
             .map(|s| Name { round, kind: Kind::Round, sender: *s, receiver: EVERYBODY })
@@ -137,12 +177,7 @@ impl<T: Real> Agents<T> {
         let mut messages = BTreeMap::new();
         for name in &names {
             let Some(message) = node.message(name) else { continue };
-            if message.len() != length {
-                let why = format!(
-                    "agent {}'s message of round {round} has {} bytes instead of {length}",
-                    name.sender,
-                    message.len()
-                );
+            if let Some(why) = wrong::<T>(name, &message, length) {
                 return Err(node.give_up(why));
             }
             messages.insert(name.sender, message);
@@ -180,17 +215,12 @@ impl<T: Real> Agents<T> {
                 node.post(name, Bytes::from(body), &[to], links.wait.is_none());
             }
         }
+        node.said(round);
         node.wait(&names, links.wait)?;
         let length = Ends::length(lanes);
         for name in &names {
             let Some(message) = node.message(name) else { continue };
-            if message.len() != length * size_of::<T>() {
-                let why = format!(
-                    "agent {}'s message of round {round} has {} bytes instead of {}",
-                    name.sender,
-                    message.len(),
-                    length * size_of::<T>()
-                );
+            if let Some(why) = wrong::<T>(name, &message, length * size_of::<T>()) {
                 return Err(node.give_up(why));
             }
             let mut numbers = vec![T::ZERO; length];

@@ -7,10 +7,25 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 
+/// Whom a certificate is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// A host's name or address, and the name of the files.
+    pub host: String,
+    /// Agents it may speak for: first and last of each range.
+    pub agents: Vec<(usize, usize)>,
+}
+
+impl From<&str> for Subject {
+    fn from(host: &str) -> Self {
+        Subject { host: host.into(), agents: Vec::new() }
+    }
+}
+
 /// Makes certificates for these hosts (names or addresses; each also serves localhost) in a folder, with the
 /// authority that lies there or a new one. They are valid from `from` on for `days`. Gives the files that
 /// were written.
-pub fn make(folder: &Path, hosts: &[String], from: SystemTime, days: u64) -> Result<Vec<PathBuf>, String> {
+pub fn make(folder: &Path, hosts: &[Subject], from: SystemTime, days: u64) -> Result<Vec<PathBuf>, String> {
     std::fs::create_dir_all(folder)
         .map_err(|e| format!("cannot make the folder {}: {e}", folder.display()))?;
     let until = from + Duration::from_secs(days * 86_400);
@@ -37,7 +52,7 @@ pub fn make(folder: &Path, hosts: &[String], from: SystemTime, days: u64) -> Res
         write(&ca_key, &key.serialize_pem(), true, &mut written)?;
         Issuer::new(params, key)
     };
-    for host in hosts {
+    for Subject { host, agents } in hosts {
         if host.is_empty()
             || host == "ca"
             || !host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_:".contains(c))
@@ -46,6 +61,10 @@ pub fn make(folder: &Path, hosts: &[String], from: SystemTime, days: u64) -> Res
         }
         let mut names = vec![host.clone()];
         names.extend(["localhost", "127.0.0.1", "::1"].into_iter().filter(|n| n != host).map(String::from));
+        names.extend(agents.iter().map(|(from, to)| match from == to {
+            true => format!("agent-{from}.dibo"),
+            false => format!("agents-{from}-{to}.dibo"),
+        }));
         let mut params = CertificateParams::new(names).map_err(fails)?;
         params.distinguished_name.push(DnType::CommonName, host.as_str());
         params.use_authority_key_identifier_extension = true;

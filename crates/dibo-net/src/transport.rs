@@ -18,10 +18,6 @@ pub enum To {
 pub trait Transport: Send {
     /// Sends `head` and `body` as one packet; does not wait for it to arrive.
     fn send(&mut self, to: To, head: &[u8], body: &Bytes);
-    /// Whether much is still on its way to this process: then sending it again only makes it worse.
-    fn busy(&self, _to: To) -> bool {
-        false
-    }
     /// The next packet, waiting for it at most this long.
     fn receive(&mut self, wait: Duration) -> Option<Bytes>;
     /// Time since some beginning.
@@ -31,9 +27,6 @@ pub trait Transport: Send {
 impl<Tr: Transport + ?Sized> Transport for Box<Tr> {
     fn send(&mut self, to: To, head: &[u8], body: &Bytes) {
         (**self).send(to, head, body);
-    }
-    fn busy(&self, to: To) -> bool {
-        (**self).busy(to)
     }
     fn receive(&mut self, wait: Duration) -> Option<Bytes> {
         (**self).receive(wait)
@@ -106,10 +99,6 @@ impl<Tr: Transport> Faulty<Tr> {
 impl<Tr: Transport> Transport for Faulty<Tr> {
     fn send(&mut self, to: To, head: &[u8], body: &Bytes) {
         self.inner.send(to, head, body);
-    }
-
-    fn busy(&self, to: To) -> bool {
-        self.inner.busy(to)
     }
 
     fn receive(&mut self, wait: Duration) -> Option<Bytes> {

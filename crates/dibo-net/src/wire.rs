@@ -2,12 +2,12 @@
 //! with certificates on both sides, unless all stay on this machine or the user insists.
 use crate::transport::{To, Transport};
 use bytes::Bytes;
-use std::collections::HashMap;
-use std::net::IpAddr;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use zenoh::Wait;
 use zenoh::bytes::ZBytes;
@@ -120,6 +120,26 @@ impl Endpoints {
         Ok(())
     }
 
+    /// What is wrong with the endpoints to connect to, as far as it can be seen: names that nobody knows,
+    /// ports where nobody listens.
+    pub fn unreachable(&self) -> Vec<String> {
+        let look = |endpoint: &String| {
+            let address = endpoint.split_once('/').map_or(endpoint.as_str(), |e| e.1);
+            let found = match address.to_socket_addrs() {
+                Ok(found) => found,
+                Err(e) => return Some(format!("{endpoint}: nobody knows this name ({e})")),
+            };
+            let tried: Vec<_> =
+                found.map(|a| TcpStream::connect_timeout(&a, Duration::from_millis(500))).collect();
+            match tried.into_iter().reduce(|one, other| one.or(other)) {
+                Some(Ok(_)) => None,
+                Some(Err(e)) => Some(format!("{endpoint}: nobody answers there ({e})")),
+                None => Some(format!("{endpoint}: this name has no address")),
+            }
+        };
+        self.connect.iter().filter_map(look).collect()
+    }
+
     fn config(&self) -> Result<Config, String> {
         let mut config = Config::default();
         let text = |s: &str| format!("{s:?}");
@@ -187,8 +207,6 @@ impl Endpoints {
         if self.role != Role::Router || self.tls.is_some() {
             one_thread();
         }
-        // Refused peers are warnings of Zenoh's; that there is no gossip is meant so.
-        zenoh::init_log_from_env_or("warn,zenoh::net::routing=error");
         zenoh::open(self.config()?).wait().map_err(|e| format!("cannot open the network: {e}"))
     }
 }
@@ -214,28 +232,93 @@ pub struct Wire {
     /// A router that waits for a slow client waits for ever (Zenoh 1.10, its issue 1876): there packets are
     /// rather lost, and asked for again.
     congestion: CongestionControl,
-    inbox: Receiver<Bytes>,
+    inbox: Arc<Inbox>,
     writers: HashMap<To, Writer>,
     began: Instant,
     _subscribers: [zenoh::pubsub::Subscriber<()>; 2],
 }
 
+/// Packets that wait to be looked at. When they are many, Zenoh waits, and so do the senders; once nobody
+/// looks any more, they are dropped, or the senders would wait for ever.
+#[derive(Default)]
+struct Inbox {
+    packets: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    queue: VecDeque<Bytes>,
+    bytes: usize,
+    closed: bool,
+}
+
+impl Inbox {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.packets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, packet: Bytes) {
+        let mut inside = self.lock();
+        while inside.bytes > WAITING && !inside.closed {
+            inside = self.changed.wait(inside).unwrap_or_else(PoisonError::into_inner);
+        }
+        if !inside.closed {
+            inside.bytes += packet.len() + ENTRY;
+            inside.queue.push_back(packet);
+            drop(inside);
+            self.changed.notify_all();
+        }
+    }
+
+    fn take(&self, wait: Duration) -> Option<Bytes> {
+        let until = Instant::now() + wait;
+        let mut inside = self.lock();
+        loop {
+            if let Some(packet) = inside.queue.pop_front() {
+                let full = inside.bytes > WAITING;
+                inside.bytes -= packet.len() + ENTRY;
+                drop(inside);
+                if full {
+                    self.changed.notify_all();
+                }
+                return Some(packet);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            inside = self.changed.wait_timeout(inside, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn close(&self) {
+        let mut inside = self.lock();
+        *inside = Waiting { closed: true, ..Waiting::default() };
+        drop(inside);
+        self.changed.notify_all();
+    }
+}
+
 /// Longest packet that is sent at once: it fits into one of Zenoh's batches.
 const EXPRESS: usize = 32 << 10;
 
-/// Packets that wait to be looked at, at most; then the senders wait.
-const WAITING: usize = 256;
+/// Bytes of packets that wait to be looked at, more or less at most.
+const WAITING: usize = 32 << 20;
+/// What a packet costs beside its bytes.
+const ENTRY: usize = 64;
+/// How long what was said last may take to leave.
+const LEAVING: Duration = Duration::from_secs(2);
 
 impl Wire {
     /// The line of the process with this lowest agent.
     pub fn new(session: &zenoh::Session, network: &str, role: Role, process: u32) -> Result<Self, String> {
-        let (arrived, inbox) = sync_channel(WAITING);
+        let inbox = Arc::new(Inbox::default());
         let subscribe = |key: String| {
-            let arrived = arrived.clone();
+            let arrived = inbox.clone();
             let declared = session.declare_subscriber(key.clone()).allowed_origin(Locality::Remote).callback(
                 move |sample| {
-                    let packet = Bytes::from(sample.payload().to_bytes().into_owned());
-                    let _ = arrived.send(packet);
+                    arrived.put(Bytes::from(sample.payload().to_bytes().into_owned()));
                 },
             );
             declared.wait().map_err(|e| format!("cannot listen to {key}: {e}"))
@@ -261,19 +344,13 @@ impl Wire {
 /// does not hold up the others.
 struct Writer {
     outbox: Sender<ZBytes>,
-    /// Bytes that have not left.
-    waiting: Arc<AtomicUsize>,
-    /// Until when, in nanoseconds, a large packet that has left may still be on its way: as long again as it
-    /// took to leave.
-    under_way: Arc<AtomicU64>,
     thread: std::thread::JoinHandle<()>,
 }
 
 impl Writer {
-    fn start(session: &zenoh::Session, key: String, congestion: CongestionControl, clock: Instant) -> Self {
+    fn start(session: &zenoh::Session, key: String, congestion: CongestionControl) -> Self {
         let (outbox, leaving) = channel::<ZBytes>();
-        let (waiting, under_way) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
-        let (session, left, until) = (session.clone(), waiting.clone(), under_way.clone());
+        let session = session.clone();
         let thread = std::thread::spawn(move || {
             let publisher = |express: bool| {
                 let declared =
@@ -285,24 +362,24 @@ impl Writer {
             let (Ok(small), Ok(large)) = (publisher(true), publisher(false)) else { return };
             for packet in leaving {
                 // A packet that cannot be sent is a packet lost: it will be asked for again.
-                let (length, began) = (packet.len(), clock.elapsed());
-                let publisher = if length <= EXPRESS { &small } else { &large };
+                let publisher = if packet.len() <= EXPRESS { &small } else { &large };
                 let _ = publisher.put(packet).wait();
-                if length > EXPRESS {
-                    until.store((2 * clock.elapsed() - began).as_nanos() as u64, Relaxed);
-                }
-                left.fetch_sub(length, Relaxed);
             }
         });
-        Writer { outbox, waiting, under_way, thread }
+        Writer { outbox, thread }
     }
 }
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        // What was said last must leave before the session closes.
+        // Nobody looks any more: what still comes must not hold up Zenoh, which sends with the same thread.
+        self.inbox.close();
+        // What was said last should leave before the session closes; but not at any price.
         let threads: Vec<_> = self.writers.drain().map(|(_, w)| w.thread).collect();
-        threads.into_iter().for_each(|t| drop(t.join()));
+        let until = Instant::now() + LEAVING;
+        while threads.iter().any(|t| !t.is_finished()) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -313,37 +390,19 @@ impl Transport for Wire {
         if !body.is_empty() {
             packet.append(ZBytes::from(body.clone()));
         }
-        let Self { session, network, congestion, writers, began, .. } = self;
+        let Self { session, network, congestion, writers, .. } = self;
         let writer = writers.entry(to).or_insert_with(|| {
             let key = match to {
                 To::All => format!("dibo/{network}/all"),
                 To::Process(p) => format!("dibo/{network}/to/{p}"),
             };
-            Writer::start(session, key, *congestion, *began)
+            Writer::start(session, key, *congestion)
         });
-        writer.waiting.fetch_add(head.len() + body.len(), Relaxed);
         let _ = writer.outbox.send(packet.finish());
     }
 
-    fn busy(&self, to: To) -> bool {
-        let now = self.began.elapsed().as_nanos() as u64;
-        self.writers
-            .get(&to)
-            .is_some_and(|w| w.waiting.load(Relaxed) > EXPRESS || w.under_way.load(Relaxed) > now)
-    }
-
     fn receive(&mut self, wait: Duration) -> Option<Bytes> {
-        if wait.is_zero() {
-            return self.inbox.try_recv().ok();
-        }
-        match self.inbox.recv_timeout(wait) {
-            Ok(packet) => Some(packet),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => {
-                std::thread::sleep(wait);
-                None
-            }
-        }
+        self.inbox.take(wait)
     }
 
     fn now(&self) -> Duration {

@@ -65,7 +65,7 @@ fn large_messages_arrive_whole_directly_and_through_a_router() {
                     if p == 1 {
                         node.post(name(1), message(1), &[0], true);
                     }
-                    node.finish();
+                    node.finish().unwrap();
                 });
             }
         });

@@ -12,7 +12,7 @@ use dibo::rows::{Threads, View};
 use dibo_net::agents::{Agents, Links, Shared, lock};
 use dibo_net::gather;
 use dibo_net::hub::{Hub, Line};
-use dibo_net::node::{Counts, Node, Settings};
+use dibo_net::node::{Counts, Node, Rejoined, Settings};
 use dibo_net::transport::{Faults, Faulty, To, Transport};
 use rand::RngExt;
 use serde_json::{Value, json};
@@ -227,6 +227,7 @@ fn process(
         let stop = Arc::new(AtomicBool::new(false));
         let mortal = Mortal { line: line.take().unwrap(), left: left.clone(), stop: stop.clone() };
         let mut settings = Settings::new(agents, owned.to_vec(), [9; 32], 0, life);
+        settings.after = (0..life).collect();
         settings.patience = weather.patience.unwrap_or(Duration::from_secs(3600));
         let faults = Faults { seed: weather.faults.seed + life, ..weather.faults };
         let node: Shared = Arc::new(Mutex::new(Node::new(
@@ -253,7 +254,7 @@ fn process(
             end: End::new(),
         };
         // What is done lies on the disk; only somebody who still needs this process makes it run again.
-        let needed = kept.is_none() || lock(&node).rejoin();
+        let needed = kept.is_none() || lock(&node).rejoin() == Rejoined::Needed;
         let mut outcome = Ok(());
         if needed && !dead() {
             let met = lock(&node).meet();
@@ -275,7 +276,7 @@ fn process(
                 Err(why) => outcome = Err(why),
             }
             if outcome.is_ok() && !dead() {
-                lock(&node).finish();
+                outcome = lock(&node).finish();
             }
         }
         if dead() {
@@ -429,7 +430,11 @@ fn another_experiment_is_refused() {
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
     for (other, result) in [1, 0].into_iter().zip(results) {
-        assert!(result.unwrap_err().starts_with(&format!("another experiment at agent {other}: digest ")));
+        assert!(
+            result
+                .unwrap_err()
+                .starts_with(&format!("another experiment at agent {other}: it differs: digest "))
+        );
     }
 }
 
@@ -480,7 +485,7 @@ fn lost_parts_are_asked_for_again() {
                 let (at, mut got) = (PART / 8 - 3, vec![0.0; PART / 8 + 10]);
                 message.read(8 * at, &mut got);
                 assert!(message.len() == 8 * numbers.len() && got == numbers[at..at + got.len()]);
-                node.finish();
+                node.finish().unwrap();
             });
         }
     });
@@ -528,7 +533,7 @@ fn mass_is_conserved_over_links_that_are_not_asked_again() {
             &mut watch,
         )
         .unwrap();
-        lock(&watch.node).finish();
+        lock(&watch.node).finish().unwrap();
         let (_, ends): (Vec<u8>, Option<(bool, Sums, Sums)>) =
             postcard::from_bytes(&network.memory()).unwrap();
         (watch.end, ends.unwrap())
@@ -570,32 +575,34 @@ fn mass_is_conserved_over_links_that_are_not_asked_again() {
 /// understood.
 #[test]
 fn fuzz_strangers_at_a_node() {
-    use dibo_net::packet::{EVERYBODY, Kind, Name, Run, header};
+    use dibo_net::packet::{EVERYBODY, From, KINDS, Name, Run, header};
     let rounds: u64 = std::env::var("DIBO_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000);
     let hub = Hub::default();
     let (line, mut stranger) = (hub.line(0), hub.line(77));
     let mut node =
         Node::new(Box::new(line), Settings::new(2, vec![0, 1], [9; 32], 0, 0), Arc::default(), |_| {});
     node.meet().unwrap();
-    let kinds = [Kind::Hello, Kind::Round, Kind::Views, Kind::Values, Kind::Need, Kind::Stop];
     for n in 0..rounds {
         let mut r = stream(5, Purpose::Start, 1, n);
         let run = Run { digest: [if r.random_bool(0.5) { 9 } else { 8 }; 16], job: r.random_range(0..2u32) };
         let receiver = if r.random_bool(0.5) { EVERYBODY } else { r.random_range(0..5u32) };
         let name = Name {
             round: r.random_range(0..5),
-            kind: kinds[r.random_range(0..6usize)],
+            kind: KINDS[r.random_range(0..KINDS.len())],
             sender: r.random_range(0..6u32),
             receiver,
         };
         let body: Vec<u8> = (0..r.random_range(0..80usize))
             .map(|_| if r.random_bool(0.6) { r.random_range(0..4u8) } else { r.random() })
             .collect();
-        stranger.send(To::Process(0), &header(run, name, body.len(), 0, &body), &Bytes::from(body.clone()));
+        let from = From { incarnation: r.random_range(0..3), counter: r.random_range(0..3) };
+        let head = header(run, from, name, body.len(), 0, &body);
+        stranger.send(To::Process(0), &head, &Bytes::from(body.clone()));
         node.pump(Duration::ZERO);
     }
     let refused: u64 = node.counts().refused.values().sum();
     // A greeting made of random bytes that has the digest, a version and agents that fit together does not
-    // occur.
-    assert_eq!((refused, node.others().count(), node.failure()), (rounds, 0, None), "{:?}", node.counts());
+    // occur; "somebody else runs your agents" does, now and then, but not of this life of the process.
+    assert!(refused > rounds * 9 / 10, "{:?}", node.counts());
+    assert_eq!((node.others().count(), node.failure()), (0, None), "{:?}", node.counts());
 }

@@ -66,7 +66,7 @@ fn let_in(good: &Path, theirs: Option<Tls>, scheme: &str) -> bool {
 fn only_valid_certificates_are_let_in() {
     let folder = Folder::new("certificates");
     let [good, other, old] = ["good", "other", "old"].map(|n| folder.path().join(n));
-    let hosts = ["localhost".to_string(), "second".to_string()];
+    let hosts = ["localhost".into(), "second".into()];
     make(&good, &hosts, hour_ago(), 2).unwrap();
     make(&other, &hosts, hour_ago(), 2).unwrap();
     // Same authority, but the certificate ended yesterday.

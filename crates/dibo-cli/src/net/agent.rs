@@ -1,30 +1,34 @@
 //! `dibo agent`: the agents that this process owns, through all settings and seeds of an experiment.
-use super::{AgentOptions, Common, EndRows, digest, end_rows, folder_of, leash, own, tls};
+use super::status::Shown;
+use super::{AgentOptions, Common, digest, folder_of, leash, log, own, read_endpoints, tls};
 use anyhow::{Context, Result, ensure};
-use dibo::engine::{Checkpoint, Outcome, Record, Sample, Watch};
+use dibo::engine::{Checkpoint, Sample, Watch};
 use dibo::mixing::Sequence;
 use dibo::problem::Bilevel;
 use dibo::rows::{Real, Threads, View};
 use dibo_net::agents::{Agents, Links, Shared, lock};
+use dibo_net::disk::{Disk, Folder, Found, Lives, Store};
 use dibo_net::gather;
-use dibo_net::node::{Node, Settings};
+use dibo_net::identity::Certificate;
+use dibo_net::keys::Identity;
+use dibo_net::life::{EndRows, Ended, Keeper, Often, end_rows, live};
+use dibo_net::node::{Node, Rejoined, Settings, agents};
 use dibo_net::transport::{Faulty, Transport};
-use dibo_net::wire::{Endpoints, Role, Wire};
+use dibo_net::wire::{Endpoints, Role, Tls, Wire};
 use dibo_net::zenoh;
-use dibo_report::results::{Kept, seal, unseal};
 use dibo_run::door::{Place, Ready, Visit, open};
 use dibo_run::problems::{Local, Meeting, Talk};
 use dibo_run::setting;
 use dibo_run::sites::Files;
 use dibo_run::{Experiment, Registry, runner, say, stop};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
-/// Checkpoint earlier if others may ask for this many bytes.
-const KEPT: usize = 512 << 20;
+/// Checkpoint earlier if so many bytes are kept for others, or by others for this process.
+const KEPT: usize = 256 << 20;
 
 /// Runs some agents of an experiment.
 pub fn agent(registry: &Registry, options: AgentOptions) -> Result<ExitCode> {
@@ -41,44 +45,93 @@ pub fn agent(registry: &Registry, options: AgentOptions) -> Result<ExitCode> {
             agents - 1
         );
     }
+    log::begin(options.log);
+    let (mut listen, mut connect) = (options.listen.clone(), options.connect.clone());
+    if let Some(file) = &options.endpoints {
+        let more = read_endpoints(file)?;
+        listen.extend(more.0);
+        connect.extend(more.1);
+    }
     let endpoints = Endpoints {
         tls: tls(&options.security)?,
-        listen: options.listen.clone(),
-        connect: options.connect.clone(),
+        listen,
+        connect,
         role: if options.client { Role::Client } else { Role::Peer },
         insecure: options.security.insecure,
         network: options.network.clone(),
     };
     endpoints.check().map_err(anyhow::Error::msg)?;
+    let identity = endpoints.tls.as_ref().map(|tls| identity(tls, &owned)).transpose()?;
     let folder = folder_of(&options.common.out(&experiment)?, owned[0]);
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let disk = Folder::hold(&folder).map_err(anyhow::Error::msg)?;
+    let random = u32::from_le_bytes(random()?);
+    let lives = Lives::begin(&disk, random).map_err(anyhow::Error::msg)?;
     let threads = crate::threads(options.threads)?;
     stop::watch()?;
     let local = Local {
         files: Files { rows: options.local.clone(), checked: options.local_checked.clone(), bert: None },
         owned: owned.clone(),
     };
+    let (digest, parts) = digest(&experiment, &options.common, options.show_private)?;
+    let shown = Shown::default();
+    shown.tell(&folder, !options.progress);
+    options.metrics.map(|address| shown.serve(address)).transpose()?;
+    let session = endpoints.open().map_err(anyhow::Error::msg)?;
+    say_connected(&endpoints, &options);
     let process = Process {
         local,
-        digest: digest(&experiment)?,
-        session: endpoints.open().map_err(anyhow::Error::msg)?,
+        digest,
+        parts,
+        session,
+        endpoints,
         threads: Threads::new(threads),
-        incarnation: SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .map_or(0, |d| d.as_nanos() as u64),
+        lives,
+        identity,
         experiment: &experiment,
         options: &options,
         owned,
+        disk,
         folder,
+        shown,
+        jobs: jobs.len(),
     };
-    for (job, (s, seed)) in jobs.iter().enumerate() {
-        if !process.job(job as u32, *s, *seed)? {
-            say!("stopped early; the same command goes on from here");
-            return Ok(ExitCode::from(130));
-        }
+    process.all(&jobs)
+}
+
+/// Four bytes that nobody can foresee.
+fn random() -> Result<[u8; 4]> {
+    // The standard library's own randomness: the keys of its hash maps come from the system.
+    use std::hash::{BuildHasher, RandomState};
+    let hash = RandomState::new().hash_one(std::process::id());
+    Ok((hash as u32).to_le_bytes())
+}
+
+fn say_connected(endpoints: &Endpoints, options: &AgentOptions) {
+    let (listen, connect) = (endpoints.listen.join(", "), endpoints.connect.join(", "));
+    let mut words = Vec::new();
+    if !listen.is_empty() {
+        words.push(format!("listening on {listen}"));
     }
-    Ok(ExitCode::SUCCESS)
+    if !connect.is_empty() {
+        words.push(format!("connecting to {connect}"));
+    }
+    tracing::info!("agents {}: {}", options.own, words.join(", "));
+}
+
+/// This process's certificate, which must name its agents.
+fn identity(tls: &Tls, owned: &[usize]) -> Result<Arc<dyn Identity>> {
+    let certificate = Certificate::read(tls).map_err(anyhow::Error::msg)?;
+    let not_named: Vec<usize> =
+        owned.iter().copied().filter(|i| !certificate.named().iter().any(|r| r.contains(i))).collect();
+    ensure!(
+        not_named.is_empty(),
+        "{} does not name {}: a certificate says which agents its owner may speak for; `dibo certificates \
+        --agents HOST=FIRST-LAST` makes one, and one of your own authority needs a DNS name such as \
+        agents-0-4.example.org",
+        tls.certificate.display(),
+        agents(not_named)
+    );
+    Ok(Arc::new(certificate))
 }
 
 struct Process<'a> {
@@ -87,60 +140,21 @@ struct Process<'a> {
     options: &'a AgentOptions,
     owned: Vec<usize>,
     digest: [u8; 32],
-    incarnation: u64,
+    parts: Vec<(String, u64)>,
+    lives: Lives,
+    identity: Option<Arc<dyn Identity>>,
     session: zenoh::Session,
+    endpoints: Endpoints,
     threads: Threads,
+    disk: Folder,
     folder: PathBuf,
+    shown: Shown,
+    jobs: usize,
 }
 
-/// The files of one job.
-pub struct JobFiles {
-    /// Where to go on.
-    checkpoint: PathBuf,
-    /// The record of a run that was done.
-    pub done: PathBuf,
-    /// Rows at the end.
-    pub rows: PathBuf,
-    /// What was agreed on before the run.
-    agreed: PathBuf,
-    /// What went over the wire; written when nobody needs this process any more.
-    pub left: PathBuf,
-}
-
-impl JobFiles {
-    /// The job's name in file names.
-    fn name(&self) -> String {
-        self.done.file_stem().unwrap_or_default().to_string_lossy().into_owned()
-    }
-
-    /// In the folder of a process.
-    pub fn new(folder: &Path, s: usize, seed: u64) -> Self {
-        let file = |ending: &str| folder.join(format!("{s}-{seed}.{ending}"));
-        JobFiles {
-            checkpoint: file("checkpoint"),
-            done: file("done"),
-            rows: file("rows"),
-            agreed: file("agreed"),
-            left: file("left"),
-        }
-    }
-}
-
-/// Reads a file of this job; one that is damaged is as good as none, and is said to be.
-pub fn read_kept<P: serde::de::DeserializeOwned>(file: &Path, digest: &[u8; 32]) -> Option<P> {
-    match unseal(file, digest) {
-        Kept::Found(bytes) => postcard::from_bytes(&bytes).ok(),
-        Kept::Damaged(what) => {
-            eprintln!("{what}");
-            None
-        }
-        Kept::Missing | Kept::Another => None,
-    }
-}
-
-fn write_kept(file: &Path, digest: &[u8; 32], what: &impl serde::Serialize) -> Result<()> {
-    let body = postcard::to_stdvec(what).with_context(|| format!("cannot write {}", file.display()))?;
-    seal(file, digest, &body)
+/// The beginning of the names of one job's files.
+pub fn job_name(s: usize, seed: u64) -> String {
+    format!("{s}-{seed}")
 }
 
 /// What the files of one job belong to.
@@ -149,15 +163,48 @@ pub fn job_digest(experiment: &Experiment, s: usize, seed: u64) -> Result<[u8; 3
 }
 
 impl Process<'_> {
-    /// One setting with one seed; false if it was stopped.
-    fn job(&self, job: u32, s: usize, seed: u64) -> Result<bool> {
+    /// All settings and seeds.
+    fn all(&self, jobs: &[(usize, u64)]) -> Result<ExitCode> {
+        let (mut found, mut kept) = (0, false);
+        for (job, (s, seed)) in jobs.iter().enumerate() {
+            let store = self.store(*s, *seed)?;
+            if matches!(store.read("left"), Found::Whole(_)) {
+                found += 1;
+                continue;
+            }
+            match self.job(job as u32, *s, *seed)? {
+                Ended::Left => tracing::info!("part {} of {} is done", job + 1, jobs.len()),
+                Ended::Kept => kept = true,
+                Ended::Stopped => {
+                    say!("stopped early; the same command goes on from here");
+                    return Ok(ExitCode::from(130));
+                }
+            }
+        }
+        if found == jobs.len() {
+            tracing::info!("all is done already; telling those who may still wait for this process");
+            lock(&self.node(2 * jobs.len() as u32, jobs_agents(self.experiment, jobs)?)?).rejoin();
+        }
+        if kept {
+            say!(
+                "the results of this process are written; not all others were heard, so what they may need \
+                is kept in {}: the same command serves them",
+                self.disk.place()
+            );
+        }
+        tracing::info!("done");
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn store(&self, s: usize, seed: u64) -> Result<Store<'_>> {
+        Ok(Store::new(&self.disk, job_digest(self.experiment, s, seed)?, job_name(s, seed)))
+    }
+
+    /// One setting with one seed.
+    fn job(&self, job: u32, s: usize, seed: u64) -> Result<Ended> {
         let setting = &self.experiment.settings[s];
         let digest = job_digest(self.experiment, s, seed)?;
-        let files = JobFiles::new(&self.folder, s, seed);
-        if read_kept::<dibo_net::node::Counts>(&files.left, &digest).is_some() {
-            return Ok(true);
-        }
-        let meeting = Before { process: self, job, digest, file: files.agreed.clone() };
+        let meeting = Before { process: self, job, digest, name: job_name(s, seed) };
         let place = Place {
             local: Some(&self.local),
             meeting: Some(&meeting),
@@ -165,11 +212,18 @@ impl Process<'_> {
         };
         let opened = open(setting, seed, place)?;
         let agents = opened.graphs.agents();
-        let node = self.node(job, agents)?;
-        opened.visit(Going { process: self, node, digest, files, agents })
+        let node = self.node(2 * job + 1, agents)?;
+        opened.visit(Going {
+            process: self,
+            node,
+            store: self.store(s, seed)?,
+            name: job_name(s, seed),
+            agents,
+        })
     }
 
-    /// A node of this process for one job of all agents.
+    /// A node of this process for one part of the experiment: an even number for the talk before a job, an
+    /// odd one for the job, so that later parts have higher numbers.
     fn node(&self, job: u32, agents: usize) -> Result<Shared> {
         let me = self.owned[0] as u32;
         let role = if self.options.client { Role::Client } else { Role::Peer };
@@ -178,16 +232,33 @@ impl Process<'_> {
             Some(faults) => Box::new(Faulty::new(wire, faults, me)),
             None => Box::new(wire),
         };
+        let seconds = Duration::from_secs_f64;
         let settings = Settings {
-            patience: Duration::from_secs_f64(self.options.common.patience),
-            ..Settings::new(agents, self.owned.clone(), self.digest, job, self.incarnation)
+            patience: seconds(self.options.common.patience),
+            wait: seconds(self.options.common.wait),
+            after: self.lives.after.clone(),
+            parts: self.parts.clone(),
+            identity: self.identity.clone(),
+            ..Settings::new(agents, self.owned.clone(), self.digest, job, self.lives.incarnation)
         };
-        let (began, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
-        let log = move |line: &str| eprintln!("[{:8.2} s] agent {me}: {line}", began.elapsed().as_secs_f64());
+        let (stop, endpoints) = (Arc::new(AtomicBool::new(false)), self.endpoints.clone());
+        let log = move |line: &str| {
+            tracing::info!(agent = me, "{line}");
+            if line.starts_with("waiting for") {
+                endpoints.unreachable().iter().for_each(|why| tracing::warn!("{why}"));
+            }
+        };
         let node: Shared = Arc::new(Mutex::new(Node::new(line, settings, stop.clone(), log)));
+        self.shown.follow(lock(&node).board(), self.jobs);
         serve(&node, &stop);
         Ok(node)
     }
+}
+
+/// How many agents an experiment has.
+fn jobs_agents(experiment: &Experiment, jobs: &[(usize, u64)]) -> Result<usize> {
+    let (s, _) = jobs.first().context("the experiment has no runs")?;
+    experiment.settings[*s].agents(&experiment.folder)
 }
 
 /// Where the agents of all processes agree on something before a job.
@@ -195,40 +266,45 @@ struct Before<'a> {
     process: &'a Process<'a>,
     job: u32,
     digest: [u8; 32],
-    file: PathBuf,
+    name: String,
 }
-
-/// Tells the talk before a job from the job itself.
-const TALK: u32 = 1 << 31;
 
 impl Meeting for Before<'_> {
     fn meet(&self, links: &Sequence, talk: &mut Talk<'_>) -> Result<Vec<u8>> {
-        let Before { process, job, digest, file } = self;
+        let Before { process, job, digest, name } = self;
         let mut own = blake3::Hasher::new();
         own.update(digest);
         for data in process.local.files.rows.iter().chain(&process.local.files.checked) {
             own.update(&setting::contents(data)?);
         }
-        let own = *own.finalize().as_bytes();
-        let kept = match unseal(file, &own) {
-            Kept::Found(bytes) => Some(bytes),
-            Kept::Another => anyhow::bail!(
-                "{}: this process's data is not that with which the run began; choose another --out",
-                file.display()
+        let store = Store::new(&process.disk, *own.finalize().as_bytes(), name.clone());
+        let kept = match store.read("agreed") {
+            Found::Whole(bytes) => Some(bytes),
+            Found::Another => anyhow::bail!(
+                "{name}.agreed in {}: this process's data is not that with which the run began; choose \
+                another --out",
+                process.disk.place()
             ),
-            _ => None,
+            Found::Missing => None,
+            Found::Damaged(what) => {
+                tracing::warn!("{what}; agreeing again");
+                None
+            }
         };
-        let node = process.node(job | TALK, links.agents())?;
+        let node = process.node(2 * job, links.agents())?;
         // Others may still need what this process said before it was started again.
-        if let Some(bytes) = kept.filter(|_| !lock(&node).rejoin()) {
+        if let Some(bytes) = kept.filter(|_| lock(&node).rejoin() != Rejoined::Needed) {
             return Ok(bytes);
         }
         lock(&node).meet().map_err(dibo::Error::Network)?;
         let (owned, threads) = (process.owned.clone(), process.threads.clone());
         let mut network = Agents::new(node.clone(), links.clone(), owned, Links::default(), threads);
-        let agreed = talk(&mut network)?;
-        seal(file, &own, &agreed)?;
-        lock(&node).finish();
+        let agreed = talk(&mut network).map_err(|e| {
+            lock(&node).give_up(format!("{e:#}"));
+            e
+        })?;
+        store.write("agreed", &agreed).map_err(|why| anyhow::anyhow!(lock(&node).give_up(why)))?;
+        lock(&node).finish().map_err(anyhow::Error::msg)?;
         Ok(agreed)
     }
 }
@@ -251,69 +327,47 @@ fn serve(node: &Shared, stop: &Arc<AtomicBool>) {
 struct Going<'a> {
     process: &'a Process<'a>,
     node: Shared,
-    digest: [u8; 32],
-    files: JobFiles,
+    store: Store<'a>,
+    name: String,
     agents: usize,
 }
 
 impl Visit for Going<'_> {
-    type Out = bool;
+    type Out = Ended;
 
-    fn visit<T: Real>(self, ready: Ready<'_, T>) -> Result<bool> {
-        let Going { process, node, digest, files, agents } = self;
+    fn visit<T: Real>(self, ready: Ready<'_, T>) -> Result<Ended> {
+        let Going { process, node, store, name, agents } = self;
         let Common { lossy, checkpoint, .. } = process.options.common;
         let links = Links { loss: ready.loss(), wait: lossy.map(Duration::from_millis) };
         let (graphs, threads) = (ready.graphs().clone(), process.threads.clone());
-        let mut network = Agents::new(node.clone(), graphs, process.owned.clone(), links, threads);
-        let resume = match unseal(&files.checkpoint, &digest) {
-            Kept::Found(bytes) => Checkpoint::<T>::from_bytes(&bytes).ok().map(Checkpoint::into_owned),
-            _ => None,
-        };
-        if let Some(checkpoint) = &resume {
-            network
-                .take_up(checkpoint)
-                .map_err(|e| anyhow::anyhow!("{e}; remove {} to start anew", files.checkpoint.display()))?;
-        }
-        let finished = read_kept::<Record>(&files.done, &digest).is_some();
-        // A process that was killed after it had finished: only if somebody still needs it does it run again.
-        if !finished || lock(&node).rejoin() {
+        let network = Agents::new(node.clone(), graphs, process.owned.clone(), links, threads);
+        let often = Often { every: Duration::from_secs_f64(checkpoint), bytes: KEPT };
+        let mut exported = Ok(());
+        let ended = live(&node, &store, often, network, |network, resume, keeper| {
+            tracing::info!("all others are here; beginning in round {}", lock(&node).round());
             let mut watch = Watcher {
                 process,
                 node: node.clone(),
                 agents,
-                digest,
-                file: &files.checkpoint,
-                every: Duration::from_secs_f64(checkpoint),
-                last: None,
+                keeper,
                 rows: EndRows::new(),
                 ready: &ready,
-                taken: process.folder.join("taken").join(files.name()),
+                taken: process.folder.join("taken").join(&name),
                 exported: Ok(()),
             };
-            let met = lock(&node).meet().map_err(dibo::Error::Network);
-            let record = met.and_then(|()| ready.run(&mut network, resume, &mut watch));
-            let record = match record {
-                Ok(record) if matches!(record.outcome, Outcome::Stopped(_)) => return Ok(false),
-                Ok(record) => record,
-                Err(_) if stop::asked() => return Ok(false),
-                Err(e @ dibo::Error::Watcher(_)) => return Err(e.into()),
-                Err(e) => anyhow::bail!(
-                    "{e}; a checkpoint is kept in {}: the same command goes on from there",
-                    process.folder.display()
-                ),
-            };
-            watch.exported?;
-            write_kept(&files.rows, &digest, &watch.rows)?;
-            write_kept(&files.done, &digest, &record)?;
-            lock(&node).finish();
+            let record = ready.run(network, resume, &mut watch)?;
+            exported = watch.exported;
+            Ok((record, watch.rows))
+        });
+        exported?;
+        match ended {
+            Err(_) if stop::asked() => Ok(Ended::Stopped),
+            ended => ended.map_err(anyhow::Error::msg),
         }
-        write_kept(&files.left, &digest, lock(&node).counts())?;
-        let _ = std::fs::remove_file(&files.checkpoint);
-        Ok(!stop::asked())
     }
 }
 
-struct Watcher<'a, T: Real> {
+struct Watcher<'a, 'b, T: Real> {
     ready: &'a Ready<'a, T>,
     /// Where this process's labels and model go.
     taken: PathBuf,
@@ -321,14 +375,11 @@ struct Watcher<'a, T: Real> {
     process: &'a Process<'a>,
     node: Shared,
     agents: usize,
-    digest: [u8; 32],
-    file: &'a Path,
-    every: Duration,
-    last: Option<Instant>,
+    keeper: &'a mut Keeper<'b>,
     rows: EndRows,
 }
 
-impl<T: Real> Watch<T> for Watcher<'_, T> {
+impl<T: Real> Watch<T> for Watcher<'_, '_, T> {
     fn go_on(&mut self, _k: usize) -> bool {
         !stop::asked()
     }
@@ -348,18 +399,16 @@ impl<T: Real> Watch<T> for Watcher<'_, T> {
         }
     }
 
+    fn pause(&mut self, _k: usize) -> bool {
+        stop::asked() || self.keeper.due()
+    }
+
     fn checkpoint_due(&mut self) -> bool {
-        // The first at once, so that there always is one.
-        self.last.is_none_or(|l| l.elapsed() > self.every) || lock(&self.node).kept_bytes() > KEPT
+        self.keeper.due()
     }
 
     fn checkpoint(&mut self, checkpoint: Checkpoint<'_, T>) -> dibo::Result<()> {
-        self.last = Some(Instant::now());
-        // One that cannot be written ends the run: the others would forget what this process may need again.
-        let sealed = seal(self.file, &self.digest, &checkpoint.to_bytes());
-        sealed.map_err(|e| dibo::Error::Watcher(format!("{e:#}").into()))?;
-        lock(&self.node).checkpointed(checkpoint.traffic.rounds);
-        Ok(())
+        self.keeper.keep(&checkpoint)
     }
 
     fn finished(&mut self, views: &[View<'_, T>]) {

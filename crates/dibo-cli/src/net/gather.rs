@@ -1,14 +1,17 @@
 //! What the processes of a run left behind, as one report; and the comparison with the simulator.
-use super::agent::{JobFiles, job_digest, read_kept};
-use super::{Common, EndRows, end_rows, folder_of};
+use super::agent::{job_digest, job_name};
+use super::{Common, folder_of};
 use anyhow::{Context, Result, bail, ensure};
 use dibo::engine::{Record, Sample, Watch};
 use dibo::rows::{Real, Threads, View};
+use dibo_net::disk::{ReadFolder, Store};
+use dibo_net::life::{EndRows, end_rows};
 use dibo_net::node::Counts;
 use dibo_report::results::{Folder, MemoryUse};
 use dibo_run::door::{Place, Ready, Visit, open};
 use dibo_run::{Experiment, Registry, runner, say};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 
@@ -64,21 +67,21 @@ impl Gathered<'_> {
         process: usize,
         s: usize,
         seed: u64,
-        file: impl Fn(JobFiles) -> PathBuf,
+        ending: &str,
     ) -> Option<P> {
-        let files = JobFiles::new(&folder_of(self.out, process), s, seed);
-        read_kept(&file(files), &job_digest(self.experiment, s, seed).ok()?)
+        let disk = ReadFolder(folder_of(self.out, process));
+        Store::new(&disk, job_digest(self.experiment, s, seed).ok()?, job_name(s, seed)).read_value(ending)
     }
 
     /// The record of the process with agent 0, which has everybody's metrics; gradients and memory are summed
     /// over all whose folders are here.
     fn record(&self, s: usize, seed: u64) -> Option<Record> {
-        let mut record: Record = self.kept(0, s, seed, |f| f.done)?;
+        let mut record: Record = self.kept(0, s, seed, "done")?;
         for other in self
             .processes
             .iter()
             .filter(|p| **p != 0)
-            .filter_map(|p| self.kept::<Record>(*p, s, seed, |f| f.done))
+            .filter_map(|p| self.kept::<Record>(*p, s, seed, "done"))
         {
             record.state_bytes += other.state_bytes;
             for (sample, more) in record.samples.iter_mut().zip(&other.samples) {
@@ -115,10 +118,10 @@ impl Gathered<'_> {
         for (s, seed) in &jobs {
             self.processes
                 .iter()
-                .filter_map(|p| self.kept::<Counts>(*p, *s, *seed, |f| f.left))
+                .filter_map(|p| self.kept::<Counts>(*p, *s, *seed, "left"))
                 .for_each(|c| counts.add(&c));
         }
-        let Counts { payload, messages: sent, overhead, again, asked, duplicates, refused } = &counts;
+        let Counts { payload, messages: sent, overhead, again, asked, duplicates, refused, resent } = &counts;
         say!(
             "\naccount: {bytes} bytes in {messages} messages over {rounds} rounds; {:.0} rounds a second",
             rounds / seconds.max(1e-9)
@@ -127,7 +130,11 @@ impl Gathered<'_> {
             "wire:    {payload} bytes in {sent} messages, {overhead} bytes of overhead ({:.1} %)",
             100.0 * *overhead as f64 / (*payload).max(1) as f64
         );
-        say!("         {asked} messages asked for again, {again} bytes sent again, {duplicates} duplicates");
+        say!(
+            "         {asked} messages asked for again, {resent} sent again with {again} bytes ({:.1} % of \
+            all numbers), {duplicates} duplicates",
+            100.0 * *again as f64 / (*payload).max(1) as f64
+        );
         if self.processes.len() < self.agents {
             say!("         (one message serves all agents of a process, and those of one process need none)");
         }
@@ -135,16 +142,28 @@ impl Gathered<'_> {
         Ok(())
     }
 
-    /// Compares rows and metrics of every process with the simulator's.
+    /// Compares rows and metrics of every process whose folder is here with the simulator's.
     pub fn verify(&self) -> Result<()> {
+        let (mut here, mut hidden) = (self.agents, BTreeSet::new());
         for (s, seed) in runner::jobs(self.experiment) {
-            self.verify_job(s, seed)?;
+            here = here.min(self.verify_job(s, seed, &mut hidden)?);
         }
-        say!("every bit of every row and metric is the simulator's");
+        if here < self.agents {
+            say!("compared: the rows of {here} of {} agents, whose folders are here", self.agents);
+        }
+        if !hidden.is_empty() {
+            let names: Vec<&str> = hidden.iter().map(String::as_str).collect();
+            say!("not compared, since made of private variables (--show-private): {}", names.join(", "));
+        }
+        say!(
+            "every bit of every row and metric{} is the simulator's",
+            if here < self.agents { " here" } else { "" }
+        );
         Ok(())
     }
 
-    fn verify_job(&self, s: usize, seed: u64) -> Result<()> {
+    /// Gives how many agents' rows were there, and adds the metrics that were not.
+    fn verify_job(&self, s: usize, seed: u64, hidden: &mut BTreeSet<String>) -> Result<usize> {
         let (setting, threads) = (&self.experiment.settings[s], Threads::one());
         let place = Place::new(&self.experiment.folder, &threads);
         let (record, mut expected) = open(setting, seed, place)?.visit(Simulate)?;
@@ -152,15 +171,21 @@ impl Gathered<'_> {
         let mut rows = EndRows::new();
         for &p in &self.processes {
             rows.extend(
-                self.kept::<EndRows>(p, s, seed, |f| f.rows)
+                self.kept::<EndRows>(p, s, seed, "rows")
                     .with_context(|| format!("{place}: rows are missing"))?,
             );
             let theirs: Record =
-                self.kept(p, s, seed, |f| f.done).with_context(|| format!("{place}: a record is missing"))?;
+                self.kept(p, s, seed, "done").with_context(|| format!("{place}: a record is missing"))?;
+            // Metrics that are made of private variables are not told unless all showed them.
+            let told: BTreeSet<&String> =
+                theirs.samples.iter().flat_map(|s| s.values.iter().map(|v| &v.0)).collect();
+            let all = record.samples.iter().flat_map(|s| s.values.iter().map(|v| &v.0));
+            hidden.extend(all.filter(|name| !told.contains(name)).cloned());
             let said = |r: &Record| -> Vec<_> {
                 r.samples
                     .iter()
                     .flat_map(|s| s.values.iter().map(|v| (s.k, s.traffic.bytes, v.0.clone(), v.1.to_bits())))
+                    .filter(|v| told.contains(&v.2))
                     .collect()
             };
             ensure!(
@@ -168,13 +193,15 @@ impl Gathered<'_> {
                 "{place}: process {p}'s metrics are not the simulator's"
             );
         }
+        let here: BTreeSet<usize> = rows.iter().map(|r| r.1).collect();
+        expected.retain(|r| here.contains(&r.1));
         rows.sort();
         expected.sort();
         ensure!(rows.len() == expected.len(), "{place}: {} rows instead of {}", rows.len(), expected.len());
         if let Some((r, _)) = rows.iter().zip(&expected).find(|(r, e)| r != e) {
             bail!("{place}: {} of agent {} has other bits than in the simulator", r.0, r.1);
         }
-        Ok(())
+        Ok(here.len())
     }
 }
 

@@ -3,6 +3,7 @@ use super::Common;
 use super::gather::Gathered;
 use anyhow::{Context, Result, ensure};
 use dibo::rng::{Purpose, stream};
+use dibo_net::certificates::Subject;
 use dibo_run::progress::Progress;
 use dibo_run::{Registry, runner, say, stop};
 use rand::{Rng, RngExt};
@@ -49,7 +50,12 @@ struct Running {
     log: PathBuf,
     child: Child,
     ended: bool,
+    /// How often it was started again after it had ended by itself.
+    restarts: usize,
 }
+
+/// How often a router that ends is started again.
+const RESTARTS: usize = 20;
 
 impl Running {
     fn start(
@@ -81,7 +87,7 @@ impl Running {
                 }
             });
         }
-        Ok(Running { arguments, lowest, log, child, ended: false })
+        Ok(Running { arguments, lowest, log, child, ended: false, restarts: 0 })
     }
 
     /// The last line that it wrote about itself.
@@ -180,12 +186,19 @@ struct Addresses {
 
 impl Addresses {
     /// So many addresses; the certificates are made in a folder below `root`.
-    fn new(root: &Path, count: usize, tcp: bool) -> Result<Self> {
+    fn new(root: &Path, groups: &[Vec<usize>], tcp: bool) -> Result<Self> {
+        let count = groups.len() + 1;
         let certificates = (!tcp).then(|| root.join("certificates"));
         if let Some(folder) = &certificates {
             let from = SystemTime::now() - Duration::from_secs(3600);
-            dibo_net::certificates::make(folder, &["localhost".into()], from, 2)
-                .map_err(anyhow::Error::msg)?;
+            // Each speaks for its own agents; the last is the router's.
+            let own = |g: &Vec<usize>| vec![(g[0], g[g.len() - 1])];
+            let agents = groups.iter().map(own).chain([Vec::new()]);
+            let hosts: Vec<Subject> = agents
+                .enumerate()
+                .map(|(p, agents)| Subject { host: format!("process-{p}"), agents })
+                .collect();
+            dibo_net::certificates::make(folder, &hosts, from, 2).map_err(anyhow::Error::msg)?;
         }
         // Free ports: bound all at once so that they differ, and let go.
         let bound: Vec<TcpListener> = (0..count)
@@ -202,10 +215,12 @@ impl Addresses {
         format!("{protocol}/localhost:{}", self.ports[p])
     }
 
-    /// Arguments that tell a process its certificates.
-    fn security(&self) -> Vec<String> {
-        let folder = self.certificates.iter();
-        folder.flat_map(|c| ["--certificates".into(), c.display().to_string()]).collect()
+    /// Arguments that tell process `p` its certificate.
+    fn security(&self, p: usize) -> Vec<String> {
+        let (folder, host) = (self.certificates.iter(), format!("process-{p}"));
+        folder
+            .flat_map(|c| ["--certificates".into(), c.display().to_string(), "--host".into(), host.clone()])
+            .collect()
     }
 }
 
@@ -247,9 +262,19 @@ impl Processes {
             }
         }
         for router in &mut self.routers {
-            if let Some(status) = router.child.try_wait().context("cannot wait for the router")? {
-                failed = failed.or_else(|| Some(format!("the router ended: {}", router.last_words(status))));
+            let Some(status) = router.child.try_wait().context("cannot wait for the router")? else {
+                continue;
+            };
+            // The agents wait for one that died, and go on through a new one.
+            if router.restarts >= RESTARTS {
+                let words = router.last_words(status);
+                failed = failed.or_else(|| Some(format!("the router ended again and again: {words}")));
+                continue;
             }
+            let (arguments, log) = (router.arguments.clone(), router.log.clone());
+            let restarts = router.restarts + 1;
+            *router = Running::start(&self.program, arguments, 0, log, &Arc::default())?;
+            router.restarts = restarts;
         }
         Ok(failed)
     }
@@ -322,13 +347,13 @@ impl Fate<'_> {
     fn start(&self, root: &Path) -> Result<Processes> {
         let program = std::env::current_exe().context("cannot find the path of dibo")?;
         // One for each process, and the last for the router.
-        let addresses = Addresses::new(root, self.groups.len() + 1, self.options.tcp)?;
+        let addresses = Addresses::new(root, self.groups, self.options.tcp)?;
         let done = Arc::new(AtomicU64::new(0));
         let mut routers = Vec::new();
         if self.options.router {
             let mut arguments: Vec<String> =
                 ["router".into(), "--listen".into(), addresses.endpoint(self.groups.len())].into();
-            arguments.extend(addresses.security());
+            arguments.extend(addresses.security(self.groups.len()));
             routers.push(Running::start(&program, arguments, 0, root.join("router.log"), &Arc::default())?);
         }
         let mut running = Vec::new();
@@ -363,7 +388,7 @@ impl Fate<'_> {
             let earlier = list((0..p).map(|earlier| addresses.endpoint(earlier)).collect());
             arguments.extend(if p == 0 { vec![] } else { vec!["--connect".into(), earlier] });
         }
-        arguments.extend(addresses.security());
+        arguments.extend(addresses.security(p));
         arguments.extend(common.experiment.set.iter().flat_map(|set| ["--set".into(), set.clone()]));
         arguments.extend(common.experiment.seeds.iter().flat_map(|n| ["--seeds".into(), n.to_string()]));
         arguments
@@ -379,6 +404,8 @@ impl Fate<'_> {
         arguments.extend([
             "--patience".into(),
             common.patience.to_string(),
+            "--wait".into(),
+            common.wait.to_string(),
             "--checkpoint".into(),
             common.checkpoint.to_string(),
         ]);

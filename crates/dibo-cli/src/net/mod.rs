@@ -2,12 +2,14 @@
 mod agent;
 mod gather;
 mod launch;
+mod log;
+mod status;
 
 use crate::run::out_folder;
 use anyhow::{Context, Result, bail, ensure};
 use dibo::algorithm::Mixes;
 use dibo::mixing::Mixing;
-use dibo::rows::{Real, View};
+use dibo_net::certificates::Subject;
 use dibo_net::packet;
 use dibo_net::transport::Faults;
 use dibo_net::wire::{Endpoints, Role, Tls};
@@ -19,6 +21,7 @@ use std::time::SystemTime;
 pub use agent::agent;
 pub use gather::{GatherOptions, gather};
 pub use launch::{LaunchOptions, launch};
+pub use status::{StatusOptions, status};
 
 /// What all processes of a run must be told alike.
 #[derive(clap::Args, Clone)]
@@ -28,10 +31,14 @@ pub struct Common {
     /// Folder for results and checkpoints [default: results/NAME]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Seconds without any sign of an agent after which the others stop
+    /// Seconds without any sign, or without progress, of those who are waited for, after which a process
+    /// stops; who computes may take longer
     #[arg(long, default_value_t = 60.0)]
     patience: f64,
-    /// Seconds between checkpoints
+    /// Seconds that processes which have not appeared yet are waited for
+    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
+    wait: f64,
+    /// Seconds between checkpoints; they come earlier when much is kept for them
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     checkpoint: f64,
     /// Links that cannot be asked again: what has not come after so many milliseconds of a round is lost. For
@@ -76,6 +83,10 @@ pub struct AgentOptions {
     /// Endpoints of the other processes, or of a router with --client
     #[arg(long, value_delimiter = ',')]
     connect: Vec<String>,
+    /// File with endpoints, one a line: `listen tls/0.0.0.0:7447` or `connect tls/alpha:7447`; # begins a
+    /// remark
+    #[arg(long, value_name = "FILE")]
+    endpoints: Option<PathBuf>,
     /// The endpoints to connect to are routers (see `dibo router`)
     #[arg(long)]
     client: bool,
@@ -90,6 +101,12 @@ pub struct AgentOptions {
     /// Threads to use [default: all cores]
     #[arg(long)]
     threads: Option<usize>,
+    /// What is said on standard error: lines for people, or json
+    #[arg(long, value_name = "FORM", default_value = "lines")]
+    log: log::Form,
+    /// Serve figures for Prometheus at http://ADDRESS/metrics, such as 127.0.0.1:9464
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<std::net::SocketAddr>,
     /// Print progress in a form for programs
     #[arg(long, hide = true)]
     progress: bool,
@@ -102,9 +119,13 @@ pub struct AgentOptions {
 pub struct CertificateOptions {
     /// Folder to write to; an authority that lies there signs
     folder: PathBuf,
-    /// Names or addresses of the hosts, as the others will call them
-    #[arg(long, value_delimiter = ',', default_value = "localhost")]
+    /// Names or addresses of the hosts, as the others will call them [default: those of --agents, else
+    /// localhost]
+    #[arg(long, value_delimiter = ',')]
     hosts: Vec<String>,
+    /// Agents that each host may speak for: alpha=0-4,beta=5-9; a router's host needs none
+    #[arg(long, value_delimiter = ',', value_name = "HOST=AGENTS")]
+    agents: Vec<String>,
     /// Days until they expire
     #[arg(long, default_value_t = 365)]
     days: u64,
@@ -131,7 +152,8 @@ pub fn certificates(options: CertificateOptions) -> Result<ExitCode> {
     );
     // A little earlier, for clocks that are not quite right.
     let from = SystemTime::now() - std::time::Duration::from_secs(3600);
-    let written = dibo_net::certificates::make(&options.folder, &options.hosts, from, options.days)
+    let subjects = subjects(&options)?;
+    let written = dibo_net::certificates::make(&options.folder, &subjects, from, options.days)
         .map_err(anyhow::Error::msg)?;
     written.iter().for_each(|file| say!("{}", file.display()));
     say!(
@@ -139,6 +161,28 @@ pub fn certificates(options: CertificateOptions) -> Result<ExitCode> {
         deployment brings its own."
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// The hosts, each with its agents.
+fn subjects(options: &CertificateOptions) -> Result<Vec<Subject>> {
+    let mut subjects: Vec<Subject> = options.hosts.iter().map(|h| Subject::from(h.as_str())).collect();
+    for part in &options.agents {
+        let wrong =
+            || anyhow::anyhow!("--agents {part}: write HOST=AGENT or HOST=FIRST-LAST, such as alpha=0-4");
+        let (host, agents) = part.split_once('=').ok_or_else(wrong)?;
+        let (from, to) = agents.split_once('-').unwrap_or((agents, agents));
+        let number = |text: &str| text.trim().parse::<usize>().ok().ok_or_else(wrong);
+        let range = (number(from)?, number(to)?);
+        ensure!(range.0 <= range.1, "--agents {part}: the first agent comes before the last");
+        match subjects.iter_mut().find(|s| s.host == host) {
+            Some(subject) => subject.agents.push(range),
+            None => subjects.push(Subject { host: host.into(), agents: vec![range] }),
+        }
+    }
+    if subjects.is_empty() {
+        subjects.push("localhost".into());
+    }
+    Ok(subjects)
 }
 
 /// With `--leash`, ends this process when its standard input does: `dibo launch` holds the other end and is
@@ -165,6 +209,7 @@ pub fn router(options: RouterOptions) -> Result<ExitCode> {
         ..Endpoints::default()
     };
     stop::watch()?;
+    log::begin(log::Form::Lines);
     let _session = endpoints.open().map_err(anyhow::Error::msg)?;
     say!("router on {}; Ctrl-C ends it", endpoints.listen.join(", "));
     while !stop::asked() {
@@ -204,7 +249,9 @@ impl Common {
     /// The experiment; `apart` in a process that may have nothing but its own agents' data.
     fn load(&self, registry: &Registry, apart: bool) -> Result<Experiment> {
         let mut experiment = registry.load(&self.experiment.request())?;
-        for (name, value) in [("patience", self.patience), ("checkpoint", self.checkpoint)] {
+        for (name, value) in
+            [("patience", self.patience), ("wait", self.wait), ("checkpoint", self.checkpoint)]
+        {
             ensure!(
                 value > 0.0 && value < 1e6,
                 "--{name} is {value}; it must be a number of seconds above 0"
@@ -239,43 +286,76 @@ fn folder_of(out: &Path, process: usize) -> PathBuf {
     out.join("agents").join(process.to_string())
 }
 
-/// What all processes must agree on: version, format, settings with the files that they name, seeds, and the
-/// first graphs with their weights. The width of the CPU's registers may differ.
-fn digest(experiment: &Experiment) -> Result<[u8; 32]> {
-    let mut hash = blake3::Hasher::new();
-    hash.update(&[packet::VERSION]).update(experiment.text.as_bytes());
+/// Entries of the graphs that are compared before a run, at most.
+const COMPARED: usize = 200_000;
+
+/// What all processes must agree on, and its parts by name: version, format, file, settings with the contents
+/// of the files that they name, seeds, graphs with their weights, options, kind of CPU.
+fn digest(
+    experiment: &Experiment,
+    common: &Common,
+    show_private: bool,
+) -> Result<([u8; 32], Vec<(String, u64)>)> {
+    let mut parts: Vec<(String, blake3::Hash)> = Vec::new();
+    let mut part = |name: &str, hash: blake3::Hash| parts.push((name.into(), hash));
+    let version = [&[packet::VERSION][..], env!("CARGO_PKG_VERSION").as_bytes()].concat();
+    part("the version of dibo", blake3::hash(&version));
+    part("the experiment file", blake3::hash(experiment.text.as_bytes()));
+    let (mut settings, mut graphs) = (blake3::Hasher::new(), blake3::Hasher::new());
+    let mut left = COMPARED;
     for (s, seed) in runner::jobs(experiment) {
         let setting = &experiment.settings[s];
-        hash.update(setting.digest(&experiment.folder)?.finalize().as_bytes()).update(&seed.to_le_bytes());
-        let graphs = setting.graphs(seed, &experiment.folder)?;
+        settings.update(setting.digest(&experiment.folder)?.finalize().as_bytes());
+        settings.update(&seed.to_le_bytes());
+        let sequence = setting.graphs(seed, &experiment.folder)?;
         let mut mixing = Mixing::<f64>::default();
-        for k in 0..graphs.period().unwrap_or(30).min(30) {
-            graphs.fill(k, &mut mixing);
+        for k in 0..sequence.period().unwrap_or(usize::MAX).min(setting.run.iterations) {
+            // Some of each, and all of those that come from files, which are few.
+            if k >= 30 && left == 0 {
+                break;
+            }
+            sequence.fill(k, &mut mixing);
             mixing.for_each_entry(|receiver, sender, a, b| {
+                left = left.saturating_sub(1);
                 for number in [receiver as u64, sender as u64, a.to_bits(), b.to_bits()] {
-                    hash.update(&number.to_le_bytes());
+                    graphs.update(&number.to_le_bytes());
                 }
             });
         }
     }
-    Ok(*hash.finalize().as_bytes())
+    part("settings, seeds or the contents of files", settings.finalize());
+    part("graphs or weights", graphs.finalize());
+    let options = format!("{:?} {show_private}", common.lossy);
+    part("the options --lossy or --show-private", blake3::hash(options.as_bytes()));
+    let cpu = "the kind of CPU, on which bits depend (DIBO_CPU=baseline on all machines makes them alike)";
+    part(cpu, blake3::hash(dibo::rows::cpu().as_bytes()));
+    let mut all = blake3::Hasher::new();
+    for (_, hash) in &parts {
+        all.update(hash.as_bytes());
+    }
+    let short =
+        |hash: &blake3::Hash| u64::from_le_bytes(hash.as_bytes()[..8].try_into().expect("eight bytes"));
+    Ok((*all.finalize().as_bytes(), parts.iter().map(|(name, hash)| (name.clone(), short(hash))).collect()))
 }
 
-/// Rows at the end of a run: variable, agent, bytes.
-type EndRows = Vec<(String, usize, Vec<u8>)>;
-
-fn end_rows<T: Real>(owned: &[usize], views: &[View<'_, T>]) -> EndRows {
-    let bytes = |v: &View<'_, T>, row: usize| {
-        let mut bytes = Vec::new();
-        T::to_bytes(v.row(row), &mut bytes);
-        bytes
-    };
-    views
-        .iter()
-        .flat_map(|v| {
-            owned.iter().enumerate().map(|(row, agent)| (v.name.to_string(), *agent, bytes(v, row)))
-        })
-        .collect()
+/// Endpoints from a file, as (listen, connect).
+fn read_endpoints(file: &Path) -> Result<(Vec<String>, Vec<String>)> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let (mut listen, mut connect) = (Vec::new(), Vec::new());
+    for (nth, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            [] => {}
+            ["listen", endpoint] => listen.push(endpoint.to_string()),
+            ["connect", endpoint] => connect.push(endpoint.to_string()),
+            _ => bail!(
+                "{}:{}: '{line}' must be listen or connect, and an endpoint such as tls/alpha:7447",
+                file.display(),
+                nth + 1
+            ),
+        }
+    }
+    Ok((listen, connect))
 }
 
 /// "3,7" or "0-4" as a list in order.

@@ -49,6 +49,8 @@ const OWN_ENDINGS: &[&str] = &[
     "rows",
     "left",
     "agreed",
+    "life",
+    "lock",
     "log",
     "svg",
     "png",

@@ -124,6 +124,11 @@ pub trait Watch<T: Real> {
     }
     /// Called after each evaluation.
     fn sample(&mut self, _sample: &Sample) {}
+    /// Called after each iteration: return true to be asked whether to go on, and whether a checkpoint is
+    /// due, before the next evaluation.
+    fn pause(&mut self, _k: usize) -> bool {
+        false
+    }
     /// Called now and then; make a checkpoint if it is time to.
     fn checkpoint_due(&mut self) -> bool {
         false
@@ -213,7 +218,8 @@ fn drive<T: Real>(
     let (every, judge) = (plan.every.max(1), Judge::new(problem, plan));
     let mut reason = None;
     let outcome = loop {
-        if samples.last().is_none_or(|s: &Sample| s.k < k) {
+        let evaluates = k % every == 0 || k >= plan.iterations;
+        if evaluates && samples.last().is_none_or(|s: &Sample| s.k < k) {
             let (more, broken) = watch.measure(k, &state.views())?;
             reason = broken;
             let mut values = watch.values(k, problem, &state.views())?;
@@ -223,7 +229,8 @@ fn drive<T: Real>(
             watch.sample(&sample);
             samples.push(sample);
         }
-        if let Some(outcome) = samples.last().and_then(|last| judge.outcome(last, reason.is_some())) {
+        let judged = samples.last().filter(|last| last.k == k);
+        if let Some(outcome) = judged.and_then(|last| judge.outcome(last, reason.is_some())) {
             break outcome;
         }
         let stop = !watch.go_on(k);
@@ -247,6 +254,9 @@ fn drive<T: Real>(
         while k < until {
             state.step(k, &counted, network)?;
             k += 1;
+            if k < until && watch.pause(k) {
+                break;
+            }
         }
         network.wait()?;
         clock += from.elapsed();
