@@ -68,7 +68,6 @@ class JaxOracle(_problem.Oracle):
         self.lower: Callable[..., Any] = lambda x, y, data: _loss(
             p.lower(p.x.tree(x), p.y.tree(y), data), "lower"
         )
-        self.compiled: dict[str, Any] = {}
 
     def has_loss(self) -> bool:
         return True
@@ -77,9 +76,11 @@ class JaxOracle(_problem.Oracle):
         return True
 
     def jit(self, key: str, function: Callable[..., Any]) -> Any:
-        if key not in self.compiled:
-            self.compiled[key] = jax.jit(function)
-        return self.compiled[key]
+        """The compiled function, made once for all runs of a problem."""
+        compiled = self.problem.__dict__.setdefault("_compiled", {})
+        if key not in compiled:
+            compiled[key] = jax.jit(function)
+        return compiled[key]
 
     def _places(self, which: int, owned: Sequence[int], k: int) -> Any:
         data = self.problem.train if which else self.problem.val
@@ -181,12 +182,15 @@ class JaxOracle(_problem.Oracle):
             return (dx if apart else None), jnp.concatenate(parts, axis=1)
 
         compiled, kind = self.jit(f"rows {list(owned)}", on_rows), p.dtype.type
+        # The same memory as JAX sees it: read anew at every call, which ends before the rows change.
+        seen = jax.dlpack.from_dlpack(whole)
+        seen_x = jax.dlpack.from_dlpack(inputs[0]) if apart and inputs[0].flags.c_contiguous else None
 
         def directions(k: int, f: float, g: float) -> None:
             try:
                 places = [at(k) for at in places_at]
-                x = inputs[0] if apart else None
-                dx, drows = compiled(x, whole, kind(f), kind(g), leaves, places)
+                x = (inputs[0] if seen_x is None else seen_x) if apart else None
+                dx, drows = compiled(x, seen, kind(f), kind(g), leaves, places)
                 np.copyto(out_rows, np.asarray(drows))
                 if apart:
                     np.copyto(outputs[0], np.asarray(dx))

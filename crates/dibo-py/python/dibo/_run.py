@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from typing import Any, Iterable, Protocol, Sequence
@@ -13,7 +12,11 @@ from . import _core
 from ._algorithms import Algorithm
 from ._graphs import Graph
 
-log = logging.getLogger("dibo")
+
+def _log() -> Any:
+    import logging
+
+    return logging.getLogger("dibo")
 
 
 class Run:
@@ -165,11 +168,11 @@ def finish(result: dict[str, Any], problem: Any, algorithm: Any, graph: Graph) -
             pass
         raise error
     if run.status == "stopped":
-        log.warning("interrupted after %d iterations; what is done is kept", run.iterations)
+        _log().warning("interrupted after %d iterations; what is done is kept", run.iterations)
     elif run.status == "diverged":
-        log.warning("diverged at iteration %d%s", run.iterations, f": {run.reason}" if run.reason else "")
+        _log().warning("diverged at iteration %d%s", run.iterations, f": {run.reason}" if run.reason else "")
     else:
-        log.info("%s after %d iterations", run.status, run.iterations)
+        _log().info("%s after %d iterations", run.status, run.iterations)
     return run
 
 
