@@ -1,6 +1,6 @@
 //! The command, experiment files and pictures: the same as from a shell.
 use dibo_report::report::plot;
-use dibo_report::results::{Curves, CurveRow, Figure, Manifest};
+use dibo_report::results::{CurveRow, Curves, Figure, Manifest};
 use dibo_run::stop;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -75,7 +75,13 @@ type Row = (usize, u64, usize, f64, u64, u64, u64, Vec<f64>);
 
 /// Draws a figure of some curves as SVG; the manifest names the series.
 #[pyfunction]
-pub fn draw(py: Python<'_>, figure: &str, manifest: &str, metrics: Vec<String>, rows: Vec<Row>) -> PyResult<String> {
+pub fn draw(
+    py: Python<'_>,
+    figure: &str,
+    manifest: &str,
+    metrics: Vec<String>,
+    rows: Vec<Row>,
+) -> PyResult<String> {
     let wrong = |e: serde_json::Error| PyValueError::new_err(e.to_string());
     let figure: Figure = serde_json::from_str(figure).map_err(wrong)?;
     let manifest: Manifest = serde_json::from_str(manifest).map_err(wrong)?;
