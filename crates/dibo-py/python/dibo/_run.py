@@ -86,7 +86,8 @@ class Run:
         why = f" ({escape(self.reason)})" if self.reason else ""
         return (
             f"<p><b>{head}</b>{why}<br><code>{escape(self.algorithm)}</code> on "
-            f"<code>{escape(self.problem)}</code> over <code>{escape(self.graph)}</code></p><table>{rows}</table>"
+            f"<code>{escape(self.problem)}</code> over <code>{escape(self.graph)}</code></p>"
+            f"<table>{rows}</table>"
         )
 
 
