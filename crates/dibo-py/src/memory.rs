@@ -90,11 +90,7 @@ fn common_width<T: Real>(rows: &Rows<T>) -> Option<usize> {
 
 impl<T: Number> Arrays<T> {
     /// Arrays for a stack, lent or new.
-    pub fn new<const N: usize>(
-        stack: &Stack<T, N>,
-        lent: bool,
-        lender: &Bound<'_, Lender>,
-    ) -> Self {
+    pub fn new<const N: usize>(stack: &Stack<T, N>, lent: bool, lender: &Bound<'_, Lender>) -> Self {
         let (py, count) = (lender.py(), stack.count());
         let shape = (count, stack.shared.stride());
         // Whoever writes through an array does so while this run lends its rows out and does not use them.

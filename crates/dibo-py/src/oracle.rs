@@ -126,11 +126,8 @@ impl<T: Number> Oracle<T> {
                 _ => Better::Neither,
             },
         };
-        let start = Start {
-            x: vectors(get("x")?.extract()?),
-            y: vectors(get("y")?.extract()?),
-            ..Start::default()
-        };
+        let start =
+            Start { x: vectors(get("x")?.extract()?), y: vectors(get("y")?.extract()?), ..Start::default() };
         // Whoever does not keep what was lent gets copies.
         let lend = if keep.is_some() { get("lend")?.extract()? } else { Some(false) };
         let keep = keep.cloned().unwrap_or_default();
@@ -366,9 +363,8 @@ impl<T: Number> Oracle<T> {
         with: impl FnOnce(&Products<T>) -> R,
     ) -> Result<R> {
         let mut last = self.products.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |p: &Products<T>| {
-            (p.at.0, p.at.1) == (agent, k) && p.at.2 == x && p.at.3 == y && p.at.4 == v
-        };
+        let same =
+            |p: &Products<T>| (p.at.0, p.at.1) == (agent, k) && p.at.2 == x && p.at.3 == y && p.at.4 == v;
         if let Some(products) = last.as_ref().filter(|p| same(p)) {
             return Ok(with(products));
         }

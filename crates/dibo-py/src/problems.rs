@@ -57,9 +57,10 @@ type Pair<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
 impl Builtin {
     fn width(&self, agent: usize) -> PyResult<usize> {
         match self.0.upper() {
-            _ if agent >= self.0.agents() => {
-                Err(PyValueError::new_err(format!("there is no agent {agent}; there are {}", self.0.agents())))
-            }
+            _ if agent >= self.0.agents() => Err(PyValueError::new_err(format!(
+                "there is no agent {agent}; there are {}",
+                self.0.agents()
+            ))),
             Upper::Shared(width) => Ok(width),
             Upper::Private(widths) => Ok(widths[agent]),
         }

@@ -417,4 +417,3 @@ fn ended(py: Python<'_>, error: Error, k: usize) -> Ended {
     };
     ("failed", k, Some(error.into_value(py).into_any()), None)
 }
-

@@ -114,6 +114,34 @@ def test_experiments(tmp_path, monkeypatch):
 
 
 @full
+def test_own_problems_through_the_door():
+    targets = [np.array([[float(i)]]) for i in range(4)]
+    problem = dibo.GradientProblem(
+        lambda x, y, t: (np.zeros(1), y - t[0]),
+        lambda x, y, t: (x - y, y - x),
+        x=np.zeros(1),
+        y=np.zeros(1),
+        train=targets,
+        val=targets,
+        metrics={"distance": lambda x, y: abs(x[0] - 1.5)},
+    )
+    slow, graph = dibo.FAB(lam=10, eta=0.001), dibo.Cycle(4, 0.3)
+    text = dibo.check(problem, slow, graph, iterations=50, seconds=0.5)
+    assert "FAB" in text and "distance" in text
+    best = dibo.tune(problem, slow, graph, iterations=100)
+    assert isinstance(best, dibo.FAB) and best != slow
+    ends = [dibo.solve(problem, fab, graph, iterations=100).last["distance"] for fab in (slow, best)]
+    assert ends[1] < ends[0]
+
+    def broken(x, y, t):
+        raise KeyError("no such column")
+
+    problem.upper = broken
+    with pytest.raises(KeyError, match="no such column"):
+        dibo.tune(problem, slow, graph, iterations=100)
+
+
+@full
 def test_clean(tmp_path):
     pandas = pytest.importorskip("pandas")
     random = np.random.default_rng(0)

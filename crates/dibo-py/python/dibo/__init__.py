@@ -17,7 +17,8 @@ command's own, and ``python -m dibo`` is the command. pandas, PyTorch and JAX ar
 needed.
 """
 
-from ._agent import Agent, certificates
+from typing import TYPE_CHECKING, Any
+
 from ._algorithms import (
     FAB,
     Algorithm,
@@ -36,7 +37,6 @@ from ._algorithms import (
     algorithms,
 )
 from ._core import __version__
-from ._experiments import Cleaned, LabelCleaner, Picture, Results, check, clean, command, plot, run, tune
 from ._graphs import (
     Alone,
     Complete,
@@ -51,6 +51,41 @@ from ._graphs import (
 )
 from ._problem import GradientProblem, PolicyEvaluation, Problem, Quadratic, Robust
 from ._run import Run, compare, solve
+
+if TYPE_CHECKING:
+    from ._agent import Agent, certificates
+    from ._experiments import Cleaned, LabelCleaner, Picture, Results, check, clean, command, plot, run, tune
+
+# What not everybody needs is loaded when it is asked for.
+_LATER = {
+    "_agent": ("Agent", "certificates"),
+    "_experiments": (
+        "Cleaned",
+        "LabelCleaner",
+        "Picture",
+        "Results",
+        "check",
+        "clean",
+        "command",
+        "plot",
+        "run",
+        "tune",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _LATER.items():
+        if name in names:
+            import importlib
+
+            return getattr(importlib.import_module(f".{module}", __name__), name)
+    raise AttributeError(f"module 'dibo' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 __all__ = [
     "FAB",

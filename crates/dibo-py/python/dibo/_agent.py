@@ -89,7 +89,7 @@ class Agent:
             threads=int(threads),
             single=problem.dtype == np.float32,
         )
-        return finish(result, problem, self.algorithm, self.graph)
+        return finish(result, problem, self.algorithm, self.graph, self.own)
 
 
 def certificates(folder: str | Path, hosts: Sequence[str] = ("localhost",), days: int = 365) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import sys
@@ -9,16 +10,23 @@ from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 from . import _core
+from ._algorithms import Algorithm
+from ._graphs import Graph
+from ._run import _graph
 
 log = logging.getLogger("dibo")
 
 
-def command(arguments: Sequence[str], say: Callable[[str], Any] | None = None) -> int:
+def command(
+    arguments: Sequence[str],
+    say: Callable[[str], Any] | None = None,
+    oracle: Callable[[], Any] | None = None,
+) -> int:
     """Runs a command of dibo with these arguments; `say` gets its lines (by default they are printed). Gives
     its exit code; what is wrong is raised as ValueError. Ctrl-C stops it, and what is done is kept (130)."""
     if not _core.experiments:
         raise RuntimeError("this dibo was built without experiment files; install the full wheel")
-    return _core.command([str(argument) for argument in arguments], say or _print)
+    return _core.command([str(argument) for argument in arguments], say or _print, oracle)
 
 
 def _print(line: str) -> None:
@@ -129,25 +137,41 @@ def run(
 
 
 def check(
-    experiment: str | Path,
+    experiment: Any,
+    algorithm: Algorithm | None = None,
+    graph: Graph | None = None,
     *,
+    iterations: int = 1000,
     set: Mapping[str, Any] | None = None,
     seeds: int | None = None,
     data: str | Path | None = None,
     seconds: float = 20.0,
 ) -> str:
     """What can be said of an experiment before it runs: graph, proved and practical steps, time, memory,
-    and a short trial. Raises nothing for what cannot run; the text says so."""
+    and a short trial. Raises nothing for what cannot run; the text says so. ``experiment`` is a name, a file,
+    or a problem of your own with an algorithm and a graph."""
     lines: list[str] = []
-    arguments = ["check", *_experiment(experiment, set, seeds, data), "--seconds", str(seconds)]
-    command(arguments, lines.append)
+    if isinstance(experiment, (str, Path)):
+        arguments = ["check", *_experiment(experiment, set, seeds, data), "--seconds", str(seconds)]
+        command(arguments, lines.append)
+        return "\n".join(lines)
+    if not isinstance(algorithm, Algorithm):
+        raise TypeError("check: a problem needs an algorithm, such as dibo.FAB(lam=20, eta=0.05)")
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="dibo-") as folder:
+        file = Path(folder) / "own.toml"
+        _write_file(experiment, algorithm, graph, iterations, file)
+        command(["check", str(file), "--seconds", str(seconds)], lines.append, experiment.oracle)
     return "\n".join(lines)
 
 
 def tune(
-    experiment: str | Path,
+    experiment: Any,
+    algorithm: str | Algorithm | None = None,
+    graph: Graph | None = None,
     *,
-    algorithm: str | None = None,
+    iterations: int = 1000,
     metric: str | None = None,
     set: Mapping[str, Any] | None = None,
     seeds: int | None = None,
@@ -156,16 +180,72 @@ def tune(
     data: str | Path | None = None,
     quiet: bool = True,
     fresh: bool = False,
-) -> Path:
+) -> Any:
     """Finds steps (and FAB's penalty) for an experiment by successive halving; the file with the best
-    setting, which `run` takes."""
+    setting, which `run` takes. ``experiment`` is a name or a file; or a problem of your own, with an
+    algorithm to begin with and a graph: then the best algorithm is given."""
+    options = ["--metric", metric] if metric else []
+    if not isinstance(experiment, (str, Path)):
+        if not isinstance(algorithm, Algorithm):
+            raise TypeError("tune: a problem needs an algorithm, such as dibo.FAB(lam=20, eta=0.05)")
+        options += ["--seeds", str(1 if seeds is None else seeds)]
+        options += ["--threads", str(1 if threads is None else threads)] + ["--quiet"] * quiet
+        return _tune_own(experiment, algorithm, graph, iterations, options, log.info if quiet else None)
     folder = Path(out) if out is not None else _folder(experiment, set, "-tune")
     arguments = ["tune", *_experiment(experiment, set, seeds, data), *_common(folder, threads, quiet, fresh)]
-    arguments += ["--algorithm", algorithm] if algorithm else []
-    arguments += ["--metric", metric] if metric else []
-    if command(arguments, log.info if quiet else None) == 130:
+    arguments += ["--algorithm", algorithm] if isinstance(algorithm, str) else []
+    if command(arguments + options, log.info if quiet else None) == 130:
         raise KeyboardInterrupt("tune was interrupted; the same call goes on from there")
     return folder / "best.toml"
+
+
+def _tune_own(
+    problem: Any, algorithm: Algorithm, graph: Graph | None, iterations: int, options: list[str], say: Any
+) -> Algorithm:
+    import tempfile
+    import tomllib
+
+    with tempfile.TemporaryDirectory(prefix="dibo-") as folder:
+        file, out = Path(folder) / "own.toml", Path(folder) / "out"
+        _write_file(problem, algorithm, graph, iterations, file)
+        if command(["tune", str(file), "--out", str(out), *options], say, problem.oracle) == 130:
+            raise KeyboardInterrupt("tune was interrupted")
+        if not (out / "best.toml").exists():
+            raise ValueError("no setting came to its end: begin with smaller steps")
+        found = tomllib.loads((out / "best.toml").read_text())["algorithm"][0]
+    best = copy.copy(algorithm)
+    best.parameters = {key: value for key, value in found.items() if key not in ("name", "label")}
+    return best
+
+
+def _value(value: Any) -> str:
+    """A value as TOML has it."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_value(part)}" for key, part in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return json.dumps(value)
+
+
+def _write_file(problem: Any, algorithm: Algorithm, graph: Graph | None, iterations: int, path: Path) -> None:
+    """An experiment file about a problem of the user's own, which the core finds by its kind."""
+    over = _graph(graph, problem.agents)
+    if over.kind in ("edges", "matrices"):
+        raise ValueError(f"{type(over).__name__} is not known in experiment files; give another graph")
+    keys = {**over._own, **over._common}
+    if keys.get("window") == 0:
+        keys["allow_disconnected"] = True
+    sections: dict[str, dict[str, Any]] = {
+        "problem": {"kind": "python", "agents": problem.agents, "single": str(problem.dtype) == "float32"},
+        "graph": {"kind": over.kind, **keys},
+        "run": {"iterations": iterations},
+    }
+    lines = [f"seeds = [{over.seed}]"]
+    for name, values in sections.items():
+        lines += [f"[{name}]", *(f"{key} = {_value(value)}" for key, value in values.items())]
+    parameters = {"name": algorithm.name, **algorithm.parameters}
+    lines += ["[[algorithm]]", *(f"{key} = {_value(value)}" for key, value in parameters.items())]
+    path.write_text("\n".join(lines) + "\n")
 
 
 class Cleaned:

@@ -68,7 +68,6 @@ class JaxOracle(_problem.Oracle):
         self.lower: Callable[..., Any] = lambda x, y, data: _loss(
             p.lower(p.x.tree(x), p.y.tree(y), data), "lower"
         )
-        self.compiled: dict[str, Any] = {}
 
     def has_loss(self) -> bool:
         return True
@@ -77,9 +76,11 @@ class JaxOracle(_problem.Oracle):
         return True
 
     def jit(self, key: str, function: Callable[..., Any]) -> Any:
-        if key not in self.compiled:
-            self.compiled[key] = jax.jit(function)
-        return self.compiled[key]
+        """The compiled function, made once for all runs of a problem."""
+        compiled = self.problem.__dict__.setdefault("_compiled", {})
+        if key not in compiled:
+            compiled[key] = jax.jit(function)
+        return compiled[key]
 
     def _places(self, which: int, owned: Sequence[int], k: int) -> Any:
         data = self.problem.train if which else self.problem.val
@@ -113,7 +114,7 @@ class JaxOracle(_problem.Oracle):
             # Agents with different numbers of samples are summed one by one.
             out = 0.0
             for row, agent in enumerate(owned):
-                own = [argument[row] for argument in arguments]
+                own = [jax.tree_util.tree_map(lambda leaf: leaf[row], tree) for tree in arguments]
                 out = out + function(*own, self.whole(data, agent))
             return out
 
@@ -123,78 +124,58 @@ class JaxOracle(_problem.Oracle):
         self, owned: Sequence[int], inputs: list[Any], outputs: list[Any], rows: Any
     ) -> Callable[[int, float, float], None]:
         p = self.problem
-        upper, lower = self._sum(self.upper, 0, owned), self._sum(self.lower, 1, owned)
-        leaves = [[] if data.empty else data.leaves for data in (p.val, p.train)]
-        places_at = [self._fixed(which, owned) for which in (0, 1)]
+        high = lambda x, y, data: _loss(p.upper(p.x.rebuild(x), p.y.rebuild(y), data), "upper")
+        low = lambda x, y, data: _loss(p.lower(p.x.rebuild(x), p.y.rebuild(y), data), "lower")
+        upper, lower = self._sum(high, 0, owned), self._sum(low, 1, owned)
 
         def compute(x: Any, y: Any, z: Any, f: Any, g: Any, leaves: Any, places: Any) -> Any:
             def total(x: Any, y: Any, z: Any) -> Any:
-                high = upper((x, y), leaves[0], places[0])
-                return f * high + g * (
-                    lower((x, y), leaves[1], places[1]) - lower((x, z), leaves[1], places[1])
-                )
+                (val, train), (at_val, at_train) = leaves, places
+                twice = lower((x, y), train, at_train) - lower((x, z), train, at_train)
+                return f * upper((x, y), val, at_val) + g * twice
 
-            dx, dy, dz = jax.grad(total, argnums=(0, 1, 2))(x, y, z)
-            return dx, dy, -dz
+            # A gradient for each array of the user's: none is padded to the whole row.
+            points = p.x.leaves(x), p.y.leaves(y), p.y.leaves(z)
+            dx, dy, dz = jax.grad(total, argnums=(0, 1, 2))(*points)
+            return dx, dy, [-d for d in dz]
 
-        whole, out_rows = rows
-        if whole is not None:
-            return self._bind_rows(owned, inputs, outputs, rows, compute, (leaves, places_at))
-        compiled = self.jit(f"directions {list(owned)}", compute)
-        kind = p.dtype.type
+        arguments, compiled = self._arguments(owned, inputs, rows[0], compute)
+        leaves = [[] if data.empty else data.leaves for data in (p.val, p.train)]
+        places_at, kind = [self._fixed(which, owned) for which in (0, 1)], p.dtype.type
+        outs = [like.leaves(out) for like, out in zip((p.x, p.y, p.y), outputs)]
 
         def directions(k: int, f: float, g: float) -> None:
             try:
                 places = [at(k) for at in places_at]
-                given = compiled(*inputs, kind(f), kind(g), leaves, places)
-                for out, value in zip(outputs, given):
-                    out[...] = np.asarray(value)
+                given = compiled(*arguments, kind(f), kind(g), leaves, places)
+                for to, values in zip(outs, given):
+                    for out, value in zip(to, values):
+                        np.copyto(out, np.asarray(value))
             except Exception as error:
                 self.locate(error, k, owned, lambda agent: self._try(agent, k))
                 raise
 
         return directions
 
-    def _bind_rows(
-        self,
-        owned: Sequence[int],
-        inputs: list[Any],
-        outputs: list[Any],
-        rows: Any,
-        compute: Callable[..., Any],
-        how: Any,
-    ) -> Callable[[int, float, float], None]:
-        """Long rows go in and out as they lie, padding included: cut and joined inside the compiled
-        function."""
-        p, (whole, out_rows), (leaves, places_at) = self.problem, rows, how
-        apart = p.private
-        width = 0 if apart else p.x.width
-        low = p.y.width
-        pad = whole.shape[1] - width - 2 * low
+    def _arguments(
+        self, owned: Sequence[int], inputs: list[Any], rows: Any, compute: Callable[..., Any]
+    ) -> tuple[list[Any], Any]:
+        """What the compiled function is called with. Long rows go in as they lie, padding included, since JAX
+        takes no part of a row without a copy; they are cut inside."""
+        p = self.problem
+        if rows is None:
+            return inputs, self.jit(f"directions {list(owned)}", compute)
+        width, low, apart = (0 if p.private else p.x.width), p.y.width, p.private
 
-        def on_rows(x: Any, rows: Any, f: Any, g: Any, leaves: Any, places: Any) -> Any:
+        def on_rows(x: Any, rows: Any, *rest: Any) -> Any:
             x = x if apart else rows[:, :width]
-            y, z = rows[:, width : width + low], rows[:, width + low : width + 2 * low]
-            dx, dy, dz = compute(x, y, z, f, g, leaves, places)
-            tail = jnp.zeros((rows.shape[0], pad), rows.dtype)
-            parts = [dy, dz, tail] if apart else [dx, dy, dz, tail]
-            return (dx if apart else None), jnp.concatenate(parts, axis=1)
+            return compute(x, rows[:, width : width + low], rows[:, width + low : width + 2 * low], *rest)
 
-        compiled, kind = self.jit(f"rows {list(owned)}", on_rows), p.dtype.type
-
-        def directions(k: int, f: float, g: float) -> None:
-            try:
-                places = [at(k) for at in places_at]
-                x = inputs[0] if apart else None
-                dx, drows = compiled(x, whole, kind(f), kind(g), leaves, places)
-                np.copyto(out_rows, np.asarray(drows))
-                if apart:
-                    np.copyto(outputs[0], np.asarray(dx))
-            except Exception as error:
-                self.locate(error, k, owned, lambda agent: self._try(agent, k))
-                raise
-
-        return directions
+        # The same memory as JAX sees it: read anew at every call, which ends before the rows change.
+        x = inputs[0] if apart else None
+        if apart and inputs[0].flags.c_contiguous:
+            x = jax.dlpack.from_dlpack(inputs[0])
+        return [x, jax.dlpack.from_dlpack(rows)], self.jit(f"rows {list(owned)}", on_rows)
 
     def _try(self, agent: int, k: int) -> None:
         p = self.problem

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from typing import Any, Iterable, Protocol, Sequence
@@ -13,7 +12,11 @@ from . import _core
 from ._algorithms import Algorithm
 from ._graphs import Graph
 
-log = logging.getLogger("dibo")
+
+def _log() -> Any:
+    import logging
+
+    return logging.getLogger("dibo")
 
 
 class Run:
@@ -25,7 +28,16 @@ class Run:
     ``variables`` has the rows of all agents under the paper's names.
     """
 
-    def __init__(self, result: dict[str, Any], problem: Any, algorithm: Any, graph: Graph) -> None:
+    def __init__(
+        self,
+        result: dict[str, Any],
+        problem: Any,
+        algorithm: Any,
+        graph: Graph,
+        own: Sequence[int] | None = None,
+    ) -> None:
+        #: The agents whose rows are here: all, but for a process of several.
+        self.agents = list(range(problem.agents)) if own is None else list(own)
         self.status: str = result["status"]
         self.iterations: int = result["k"]
         self.reason: str | None = result["reason"]
@@ -44,7 +56,7 @@ class Run:
             return None
         like = getattr(problem, name, None)
         if name == "x" and getattr(problem, "private", False):
-            return [row[:width].copy() for row, width in zip(rows, problem.widths)]
+            return [row[: problem.widths[agent]].copy() for row, agent in zip(rows, self.agents)]
         mean = rows.astype(np.float64).mean(0).astype(rows.dtype)
         return mean if like is None else problem.framework.shown(like.tree(mean))
 
@@ -74,7 +86,8 @@ class Run:
         why = f" ({escape(self.reason)})" if self.reason else ""
         return (
             f"<p><b>{head}</b>{why}<br><code>{escape(self.algorithm)}</code> on "
-            f"<code>{escape(self.problem)}</code> over <code>{escape(self.graph)}</code></p><table>{rows}</table>"
+            f"<code>{escape(self.problem)}</code> over <code>{escape(self.graph)}</code></p>"
+            f"<table>{rows}</table>"
         )
 
 
@@ -154,9 +167,11 @@ def _bound(diverged_above: float | None, core: Any) -> float:
     return float(diverged_above) if diverged_above is not None else 1e300 if core is None else 1e3
 
 
-def finish(result: dict[str, Any], problem: Any, algorithm: Any, graph: Graph) -> Run:
+def finish(
+    result: dict[str, Any], problem: Any, algorithm: Any, graph: Graph, own: Sequence[int] | None = None
+) -> Run:
     """The run, or the exception that ended it."""
-    run = Run(result, problem, algorithm, graph)
+    run = Run(result, problem, algorithm, graph, own)
     error = result["error"]
     if error is not None:
         try:
@@ -165,11 +180,11 @@ def finish(result: dict[str, Any], problem: Any, algorithm: Any, graph: Graph) -
             pass
         raise error
     if run.status == "stopped":
-        log.warning("interrupted after %d iterations; what is done is kept", run.iterations)
+        _log().warning("interrupted after %d iterations; what is done is kept", run.iterations)
     elif run.status == "diverged":
-        log.warning("diverged at iteration %d%s", run.iterations, f": {run.reason}" if run.reason else "")
+        _log().warning("diverged at iteration %d%s", run.iterations, f": {run.reason}" if run.reason else "")
     else:
-        log.info("%s after %d iterations", run.status, run.iterations)
+        _log().info("%s after %d iterations", run.status, run.iterations)
     return run
 
 

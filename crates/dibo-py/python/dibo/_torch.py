@@ -92,9 +92,7 @@ class TorchOracle(_problem.Oracle):
         if self.stackable(owned):
             mapped = torch.func.vmap(function, in_dims=0, randomness="different")
 
-            def stacked(arguments: Sequence[Any], which: int, k: int) -> Any:
-                data = self.problem.train if which else self.problem.val
-                batch = self.batch(data, which, owned, k)
+            def stacked(arguments: Sequence[Any], batch: Any, k: int) -> Any:
                 if batch is None:
                     values = torch.func.vmap(lambda *a: function(*a, None), randomness="different")(
                         *arguments
@@ -105,7 +103,9 @@ class TorchOracle(_problem.Oracle):
 
             return stacked
 
-        def one_by_one(arguments: Sequence[Any], which: int, k: int) -> Any:
+        which = 0 if what == "upper" else 1
+
+        def one_by_one(arguments: Sequence[Any], batch: Any, k: int) -> Any:
             total = 0.0
             for row, agent in enumerate(owned):
                 own = []
@@ -129,8 +129,12 @@ class TorchOracle(_problem.Oracle):
         all_leaves = [leaf for leaves in points for leaf in leaves]
         nx, ny = len(points[0]), len(points[1])
 
+        together = self.stackable(owned)
+
         def total(k: int, f: float, g: float) -> Any:
-            return f * upper((x, y), 0, k) + g * (lower((x, y), 1, k) - lower((x, z), 1, k))
+            val = self.batch(p.val, 0, owned, k) if together else None
+            train = self.batch(p.train, 1, owned, k) if together else None
+            return f * upper((x, y), val, k) + g * (lower((x, y), train, k) - lower((x, z), train, k))
 
         def directions(k: int, f: float, g: float) -> None:
             try:
@@ -212,11 +216,13 @@ class TorchOracle(_problem.Oracle):
         points = _leaves(like, torch.from_numpy(inputs[0]))
         outs = like.leaves(torch.from_numpy(outputs[0]))
         loss, tree = self._sum(p.single, owned, "single"), like.rebuild(points)
+        together = self.stackable(owned)
 
         def gradient(k: int) -> None:
             try:
                 with torch.enable_grad():
-                    gradients = torch.autograd.grad(loss((tree,), 1, k), points, allow_unused=True)
+                    batch = self.batch(p.train, 1, owned, k) if together else None
+                    gradients = torch.autograd.grad(loss((tree,), batch, k), points, allow_unused=True)
             except Exception as error:
                 error.add_note(f"dibo: iteration {k}, all agents together")
                 raise
