@@ -90,7 +90,6 @@ impl<T: Real> Movement<T> {
                 }
             }
             network.round(network.next_round(), lanes.all())?;
-            drop(lanes);
             for part in parts.iter_mut().filter(moving()) {
                 let Some(phase) = part.mixer.phases(k).nth(round) else { continue };
                 let (mixer, step) = part.step(&mut v.shared, &d.shared, columns, network.threads());
