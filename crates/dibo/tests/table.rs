@@ -1,5 +1,5 @@
-//! Cells and published methods against iterates that were computed independently: 110 runs on static, changing
-//! and directed networks, a quadratic and a curved problem, with and without noise.
+//! Cells and published methods against iterates that were computed independently: 110 runs on static,
+//! changing and directed networks, a quadratic and a curved problem, with and without noise.
 use serde_json::Value;
 use std::io::Read;
 

@@ -1,5 +1,5 @@
-//! The movement of x, y and z: one mixing rule for all rows where that is possible, so that a round reads them
-//! once; else one for each variable.
+//! The movement of x, y and z: one mixing rule for all rows where that is possible, so that a round reads
+//! them once; else one for each variable.
 use super::View;
 use super::cell::{Spec, Sweep};
 use super::direction::X;
