@@ -25,7 +25,8 @@ fn parameters(algorithm: &str) -> String {
         "d-soba-fo" => "theta = 0.3\ndelta = 0.01\neta_x = 0.01\neta_y = 0.02\n",
         "sldbo" => "radius_z = 10\neta_x = 0.01\neta_y = 0.02\n",
         "mdbo" | "vrdbo" => {
-            "eta = 0.5\nalpha_1 = 0.6\nalpha_2 = 0.6\nbeta_1 = 0.02\nbeta_2 = 0.04\ncurvature = 8\nterms = 3\n"
+            "eta = 0.5\nalpha_1 = 0.6\nalpha_2 = 0.6\nbeta_1 = 0.02\nbeta_2 = 0.04\ncurvature = 8\n\
+            terms = 3\n"
         }
         "dsgda-gt" => "lambda = 10\neta_x = 0.001\neta_y = 0.002\n",
         "penalty-storm" => "lambda = 10\na = 0.3\neta_x = 0.001\neta_y = 0.002\n",
@@ -81,8 +82,8 @@ fn every_algorithm_on_every_problem_goes_or_is_refused_by_every_command_alike() 
             let later = names.skip_while(|n| *n != "push-soba").any(|n| n == *algorithm);
             let graph = if later { "kind = \"ring\"\nundirected = true" } else { "kind = \"cycle\"" };
             let text = format!(
-                "[problem]\nkind = \"{problem}\"\n{keys}\n[graph]\n{graph}\n[run]\niterations = 6\nevery = 3\n\
-                [[algorithm]]\nname = \"{algorithm}\"\n{}",
+                "[problem]\nkind = \"{problem}\"\n{keys}\n[graph]\n{graph}\n[run]\niterations = 6\n\
+                every = 3\n[[algorithm]]\nname = \"{algorithm}\"\n{}",
                 parameters(algorithm)
             );
             std::fs::write(folder.path().join(format!("{name}.toml")), text).unwrap();

@@ -245,8 +245,8 @@ impl Default for Common {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(
     untagged,
-    expecting = "weights must be \"uniform\", \"metropolis\", \"lazy-metropolis\", \"maximum-degree\", a number, \
-        or a list of numbers used in turn by the senders"
+    expecting = "weights must be \"uniform\", \"metropolis\", \"lazy-metropolis\", \"maximum-degree\", a \
+        number, or a list of numbers used in turn by the senders"
 )]
 enum Weights {
     Word(String),

@@ -413,8 +413,8 @@ impl Sequence {
             }
             if doubly_stochastic && let Some((what, i, sum)) = unbalanced(&m) {
                 return Err(format!(
-                    "needs doubly stochastic weights; {what} of agent {i} at k = {k} sum to {sum:.4} (undirected \
-                    = true with weights = \"metropolis\" in [graph] gives them)"
+                    "needs doubly stochastic weights; {what} of agent {i} at k = {k} sum to {sum:.4} \
+                    (undirected = true with weights = \"metropolis\" in [graph] gives them)"
                 ));
             }
         }

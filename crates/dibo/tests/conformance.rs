@@ -123,7 +123,8 @@ fn with(more: Value) -> Value {
     all
 }
 
-/// The published methods that are cells, and cells by hand. A private x is not sent: its rounds are not there.
+/// The published methods that are cells, and cells by hand. A private x is not sent: its rounds are not
+/// there.
 fn cells() -> Vec<Entry> {
     let penalty = |more: Value| {
         let mut all = json!({"lambda": 3.0, "eta_x": 0.02, "eta_y": 0.015, "eta_z": 0.02});
@@ -230,7 +231,8 @@ fn inner_loops() -> Vec<Entry> {
         ),
         entry(
             "c2dfb",
-            json!({"lambda": 3.0, "eta_x": 0.02, "eta_y": 0.01, "inner": 2, "gossip_in": 0.3, "gossip_out": 0.5,
+            json!({"lambda": 3.0, "eta_x": 0.02, "eta_y": 0.01, "inner": 2, "gossip_in": 0.3,
+                "gossip_out": 0.5,
                 "top": 2}),
             0,
             Rounds::Each(|_, dx, dy| [vec![2 * dy; 4], vec![2 * dx]].concat()),

@@ -249,8 +249,8 @@ fn curved_and_wavy_lower_levels_are_finite_differences() {
     assert_near(&slope, &differences(&y, |y| forms.values(&x, y).1), 1e-5, "∇ᵧg");
 }
 
-/// The kernel's directions of SOBA are those of gradients and products, agent by agent, with and without noise,
-/// and are counted as an agent would take them.
+/// The kernel's directions of SOBA are those of gradients and products, agent by agent, with and without
+/// noise, and are counted as an agent would take them.
 #[test]
 fn fused_soba_directions_are_gradients_and_products() {
     for (states, omega) in [(8, 0.0), (20, 0.0), (37, 0.4)] {

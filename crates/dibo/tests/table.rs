@@ -1,5 +1,5 @@
-//! Cells and published methods against iterates that were computed independently: 110 runs on static, changing
-//! and directed networks, a quadratic and a curved problem, with and without noise.
+//! Cells and published methods against iterates that were computed independently: 110 runs on static,
+//! changing and directed networks, a quadratic and a curved problem, with and without noise.
 use serde_json::Value;
 use std::io::Read;
 
@@ -45,12 +45,13 @@ fn far(got: &Value, expected: &Value, compared: &mut usize) -> Option<String> {
 #[test]
 fn what_is_wrong_with_a_table_is_said() {
     let input: Value = serde_json::from_str(include_str!("data/table-input.json")).unwrap();
-    let said = |change: &dyn Fn(&mut Value)| {
+    type Change<'a> = &'a dyn Fn(&mut Value);
+    let said = |change: Change<'_>| {
         let mut input = input.clone();
         change(&mut input);
         dibo::trace::trace(&input.to_string()).unwrap_err()
     };
-    let cases: [(&dyn Fn(&mut Value), &str); 7] = [
+    let cases: [(Change<'_>, &str); 7] = [
         (&|t| t["runs"][0]["network"] = "ring".into(), "there is no network 'ring'"),
         (&|t| t["runs"][0]["function"] = "sgd".into(), "function is 'sgd'"),
         (&|t| t["runs"][0]["parameters"]["mixing"]["y"] = "adam".into(), "unknown variant `adam`"),

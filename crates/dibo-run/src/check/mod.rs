@@ -110,8 +110,8 @@ fn of_network(setting: &Setting, seed: u64, folder: &Path) -> Result<Vec<String>
     let (rounds, graphs) = (parameters.rounds(), setting.graphs(seed, folder)?);
     if let Some(period) = graphs.period().filter(|p| *p > 1 && rounds % p == 0) {
         all.push(format!(
-            "may end elsewhere: its {rounds} rounds an iteration are a multiple of the graphs' period {period}, so \
-            each variable meets the same graph for ever"
+            "may end elsewhere: its {rounds} rounds an iteration are a multiple of the graphs' period \
+            {period}, so each variable meets the same graph for ever"
         ));
     }
     let loses = setting.loss(seed)?.is_some() && parameters.mixes() != Mixes::Centrally;

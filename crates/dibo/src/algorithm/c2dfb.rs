@@ -1,6 +1,6 @@
 //! C2DFB (Wen, Liu, Abdelmoniem, Zhou and Xu, arXiv 2410.14115), rebuilt from its abstract and from what is
-//! known of compressed tracking: y and z by T rounds of tracking on reference points that all neighbours hold,
-//! x by one round of tracking.
+//! known of compressed tracking: y and z by T rounds of tracking on reference points that all neighbours
+//! hold, x by one round of tracking.
 use super::direction::Rooms;
 use super::inner::{check_rounds, each, variables};
 use super::{Algorithm, Axis, FINE, GraphNeeds, Mixes, Parameters, State, Tier, Vectors, View};

@@ -1,5 +1,5 @@
-//! The movement of x, y and z: one mixing rule for all rows where that is possible, so that a round reads them
-//! once; else one for each variable.
+//! The movement of x, y and z: one mixing rule for all rows where that is possible, so that a round reads
+//! them once; else one for each variable.
 use super::View;
 use super::cell::{Spec, Sweep};
 use super::direction::X;
@@ -90,7 +90,6 @@ impl<T: Real> Movement<T> {
                 }
             }
             network.round(network.next_round(), lanes.all())?;
-            drop(lanes);
             for part in parts.iter_mut().filter(moving()) {
                 let Some(phase) = part.mixer.phases(k).nth(round) else { continue };
                 let (mixer, step) = part.step(&mut v.shared, &d.shared, columns, network.threads());

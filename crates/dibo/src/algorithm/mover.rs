@@ -40,7 +40,6 @@ impl<T: Real> Mover<T> {
             let mut lanes = Lanes::new();
             mixer.send(phase, &mut v.shared, &d.shared, &steps.columns, &mut lanes);
             network.round(network.next_round(), lanes.all())?;
-            drop(lanes);
             let threads = network.threads();
             mixer.after(phase, Step { v: &mut v.shared, m: &d.shared, eta: &steps.columns, threads });
         }

@@ -125,7 +125,8 @@ recipes! {
     SparkleExtra {
         /// Share of the new direction in x's moving average.
         theta: f64,
-    } "SPARKLE-EXTRA (Zhu, Kong, Lu, Huang and Yuan, NeurIPS 2024), a reading: the order of its sweep is rebuilt"
+    } "SPARKLE-EXTRA (Zhu, Kong, Lu, Huang and Yuan, NeurIPS 2024), a reading: the order of its sweep is \
+    rebuilt"
     |r, eta| sparkle([Mix::Extra; 3], r.theta, eta);
 
     /// SPARKLE-ED-GT.
@@ -151,8 +152,8 @@ recipes! {
         lambda: Schedule,
         /// Order of tracking; `gt-xatc` if not given.
         order: Option<GtOrder>,
-    } "DSGDA-GT (Wang, Chen, Ma and Zhang, IEEE TSP), a reading of its abstract: order of mixing and schedule \
-    of λ are ours"
+    } "DSGDA-GT (Wang, Chen, Ma and Zhang, IEEE TSP), a reading of its abstract: order of mixing and \
+    schedule of λ are ours"
     |r, eta| Spec::new(penalty(r.lambda), mix(r.order, Mix::GtXatc), eta);
 
     /// Penalty, tracking and STORM.
@@ -162,7 +163,10 @@ recipes! {
         /// STORM's a.
         a: Schedule,
     } "penalty with tracking and STORM, as in training code of H. Gao's group; no paper is known to us"
-    |r, eta| Spec { estimator: [Estimator::Storm { a: r.a }; 3], ..Spec::new(penalty(r.lambda), Mix::Gt, eta) };
+    |r, eta| Spec {
+        estimator: [Estimator::Storm { a: r.a }; 3],
+        ..Spec::new(penalty(r.lambda), Mix::Gt, eta)
+    };
 
     /// Push-SOBA: FAB's gradients and links with SOBA's directions, tracked over push-sum.
     PushSoba {
@@ -170,11 +174,15 @@ recipes! {
         delta: Option<f64>,
         /// STORM's a, for noisy gradients; plain directions if not given.
         a: Option<Schedule>,
-    } "SOBA's directions by differences of gradients, tracked over push-sum: first order, no penalty, for links \
-    that change and go one way; ours"
+    } "SOBA's directions by differences of gradients, tracked over push-sum: first order, no penalty, for \
+    links that change and go one way; ours"
     |r, eta| Spec {
         estimator: [r.a.map_or(Estimator::Plain, |a| Estimator::Storm { a }); 3],
-        ..Spec::new(Rule::SobaFd(SobaFd { delta: r.delta.unwrap_or(1e-3), relative: true }), Mix::PushDiging, eta)
+        ..Spec::new(
+            Rule::SobaFd(SobaFd { delta: r.delta.unwrap_or(1e-3), relative: true }),
+            Mix::PushDiging,
+            eta,
+        )
     };
 
     /// SUN-DSBO-GT.

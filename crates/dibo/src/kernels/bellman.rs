@@ -48,8 +48,8 @@ impl Tables {
     }
 }
 
-/// The factors of one call: residual of f, residual of g, regulariser; and whether SOBA's directions are wanted
-/// instead of the penalty's.
+/// The factors of one call: residual of f, residual of g, regulariser; and whether SOBA's directions are
+/// wanted instead of the penalty's.
 #[derive(Clone, Copy)]
 pub(crate) struct Factors {
     pub f: f64,

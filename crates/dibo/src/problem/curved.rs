@@ -1,5 +1,5 @@
-//! A quadratic problem whose lower level is curved: g_i gains κ/4 Σ_j y_j⁴ + κ/4 (aᵢᵀx)²‖y‖². With it one sees
-//! at which point a second derivative was taken, and what a finite difference costs.
+//! A quadratic problem whose lower level is curved: g_i gains κ/4 Σ_j y_j⁴ + κ/4 (aᵢᵀx)²‖y‖². With it one
+//! sees at which point a second derivative was taken, and what a finite difference costs.
 use super::quadratic::{Matrices, Quadratic};
 use super::{Bilevel, SecondOrder};
 use crate::error::Result;

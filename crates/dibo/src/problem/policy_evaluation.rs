@@ -426,8 +426,8 @@ fn times(table: &[f64], x: &[f64], out: &mut [f64]) {
     }
 }
 
-/// `out += sign · tableᵀ · e`, each sum in the order of the states. Four sums run side by side, since each alone
-/// would wait for its own last addition.
+/// `out += sign · tableᵀ · e`, each sum in the order of the states. Four sums run side by side, since each
+/// alone would wait for its own last addition.
 fn add_transposed(table: &[f64], e: &[f64], sign: f64, out: &mut [f64]) {
     let states = e.len();
     for (columns, out) in table.chunks(4 * states).zip(out.chunks_mut(4)) {

@@ -1,11 +1,11 @@
 //! Runs of cells and published methods on a small problem, as a table gives them.
 //!
-//! The input holds `agents` (P, Q, S, p, q, H, C, h and a of each), `kappa` (by name of a problem), `start` (x,
-//! y and z of all), `networks` (by name: `kind` `undirected`, with Metropolis weights, or `directed`, with
-//! uniform ones, and `graphs`, used in turn, one a round), `noise` (rows by variable, added to the directions
-//! of iteration k), `snapshots` and `runs` (`name`, `function`, `network`, `problem`, `parameters`). The output
-//! holds x, y and z of every run at every snapshot. Whatever is asked is run: nothing is refused here for the
-//! graphs that it needs.
+//! The input holds `agents` (P, Q, S, p, q, H, C, h and a of each), `kappa` (by name of a problem), `start`
+//! (x, y and z of all), `networks` (by name: `kind` `undirected`, with Metropolis weights, or `directed`,
+//! with uniform ones, and `graphs`, used in turn, one a round), `noise` (rows by variable, added to the
+//! directions of iteration k), `snapshots` and `runs` (`name`, `function`, `network`, `problem`,
+//! `parameters`). The output holds x, y and z of every run at every snapshot. Whatever is asked is run:
+//! nothing is refused here for the graphs that it needs.
 use crate::algorithm::cell::{Cell, Recipe, Spec, Sweep};
 use crate::algorithm::direction::{NeumannLocal, Penalised, Rule, SobaFd};
 use crate::algorithm::estimator::Estimator;
@@ -274,7 +274,7 @@ impl Bilevel<f64> for Disturbed {
         y: &[f64],
         gx: &mut [f64],
         gy: &mut [f64],
-    ) -> crate::Result<()> {
+    ) -> crate::error::Result<()> {
         self.inner.grad_f(agent, k, x, y, gx, gy)?;
         self.add("x", agent, k, 1.0, gx);
         if self.soba {
@@ -291,7 +291,7 @@ impl Bilevel<f64> for Disturbed {
         y: &[f64],
         gx: &mut [f64],
         gy: &mut [f64],
-    ) -> crate::Result<()> {
+    ) -> crate::error::Result<()> {
         self.inner.grad_g(agent, k, x, y, gx, gy)?;
         self.add("y", agent, k, 1.0, gy);
         Ok(())
@@ -303,7 +303,7 @@ impl Bilevel<f64> for Disturbed {
         penalty: Penalty,
         v: &Stack<f64, 3>,
         d: &mut Stack<f64, 3>,
-    ) -> crate::Result<()> {
+    ) -> crate::error::Result<()> {
         self.inner.penalty_directions(at, penalty, v, d)?;
         for (row, agent) in at.owned.iter().enumerate() {
             for (variable, d) in VARIABLES.into_iter().zip(d.row_mut(row)) {
@@ -335,7 +335,7 @@ impl SingleLevel<f64> for Disturbed {
         &start.y
     }
 
-    fn gradients(&self, at: At<'_>, y: &Stack<f64, 1>, d: &mut Stack<f64, 1>) -> crate::Result<()> {
+    fn gradients(&self, at: At<'_>, y: &Stack<f64, 1>, d: &mut Stack<f64, 1>) -> crate::error::Result<()> {
         let mut gx = self.x.clone();
         for (row, agent) in at.owned.iter().enumerate() {
             self.grad_g(*agent, at.k, &self.x, y.row(row)[0], &mut gx, d.row_mut(row)[0])?;

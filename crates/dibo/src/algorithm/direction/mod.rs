@@ -11,7 +11,7 @@ pub use soba_fd::SobaFd;
 
 use super::Needs;
 use crate::error::{Error, Result};
-use crate::problem::{At, Bilevel, SecondOrder, Start};
+use crate::problem::{At, Bilevel, Products, SecondOrder, Start};
 use crate::rows::{Real, Stack};
 use std::sync::{Mutex, PoisonError};
 
@@ -67,7 +67,16 @@ pub trait Direction<T: Real>: Send + Sync {
         d: &mut Stack<T, 3>,
         rooms: &Rooms<T>,
     ) -> Result<()> {
-        by_agent(self, problem, at, only, v, d, rooms)
+        let own = self.products().filter(|_| only.is_none());
+        match own.map_or(Ok(false), |by| problem.soba_directions(at, by, v, d))? {
+            true => Ok(()),
+            false => by_agent(self, problem, at, only, v, d, rooms),
+        }
+    }
+
+    /// How it comes by second derivatives, if its directions are SOBA's: a problem may have them in one pass.
+    fn products(&self) -> Option<Products> {
+        None
     }
 }
 

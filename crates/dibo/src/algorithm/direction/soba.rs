@@ -1,9 +1,9 @@
 //! SOBA's directions: dy = ∇ᵧg, dz = ∇²ᵧᵧg z − ∇ᵧf, dx = ∇ₓf − ∇²ₓᵧg z, all at (x, y). At rest z solves the
 //! linear system of the hypergradient, so x ends at the solution itself.
-use super::{Call, Direction, Rooms, X, Y, Z, by_agent, products, take_off};
+use super::{Call, Direction, X, Y, Z, products, take_off};
 use crate::error::Result;
-use crate::problem::{At, Bilevel, Products};
-use crate::rows::{Real, Stack};
+use crate::problem::{Bilevel, Products};
+use crate::rows::Real;
 
 /// It has no numbers.
 pub struct Soba;
@@ -37,18 +37,8 @@ impl<T: Real> Direction<T> for Soba {
         }
         Ok(())
     }
-    fn of_all(
-        &self,
-        problem: &dyn Bilevel<T>,
-        at: At<'_>,
-        only: Option<usize>,
-        v: &Stack<T, 3>,
-        d: &mut Stack<T, 3>,
-        rooms: &Rooms<T>,
-    ) -> Result<()> {
-        match only.is_none() && problem.soba_directions(at, Products::Exact, v, d)? {
-            true => Ok(()),
-            false => by_agent(self, problem, at, only, v, d, rooms),
-        }
+
+    fn products(&self) -> Option<Products> {
+        Some(Products::Exact)
     }
 }

@@ -1,9 +1,9 @@
 //! SOBA's directions with central differences of ∇g along z instead of products: first order, and the same
 //! where g is quadratic in (x, y).
-use super::{Call, Direction, Rooms, X, Y, Z, by_agent};
+use super::{Call, Direction, X, Y, Z};
 use crate::error::Result;
-use crate::problem::{At, Bilevel, Products};
-use crate::rows::{Real, Stack};
+use crate::problem::{Bilevel, Products};
+use crate::rows::Real;
 
 /// The difference is taken between y + δz and y − δz.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,18 +72,8 @@ impl<T: Real> Direction<T> for SobaFd {
         }
         Ok(())
     }
-    fn of_all(
-        &self,
-        problem: &dyn Bilevel<T>,
-        at: At<'_>,
-        only: Option<usize>,
-        v: &Stack<T, 3>,
-        d: &mut Stack<T, 3>,
-        rooms: &Rooms<T>,
-    ) -> Result<()> {
-        match only.is_none() && problem.soba_directions(at, Products::Differences, v, d)? {
-            true => Ok(()),
-            false => by_agent(self, problem, at, only, v, d, rooms),
-        }
+
+    fn products(&self) -> Option<Products> {
+        Some(Products::Differences)
     }
 }

@@ -70,8 +70,9 @@ impl Net {
 }
 
 impl<T: Real> Learning<T> {
-    /// The training batch of iteration k through the passes along `v`: `g` gets the product with the Hessian of
-    /// Σ weight · cross-entropy, if it is there; `slope` each place with its cross-entropy's derivative.
+    /// The training batch of iteration k through the passes along `v`: `g` gets the product with the
+    /// Hessian of Σ weight · cross-entropy, if it is there; `slope` each place with its cross-entropy's
+    /// derivative.
     fn along(
         &self,
         agent: usize,
