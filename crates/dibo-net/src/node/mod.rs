@@ -35,7 +35,7 @@ pub struct Settings {
     pub parts: Vec<(String, u64)>,
     /// Which setting and seed of the experiment.
     pub job: u32,
-    /// Differs between any two lives of a process: see [`crate::disk::Lives`].
+    /// Differs between any two lives of a process.
     pub incarnation: u64,
     /// Earlier lives of this process that are certainly over.
     pub after: Vec<u64>,
