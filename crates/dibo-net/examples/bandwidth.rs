@@ -55,7 +55,7 @@ fn main() {
         let mut node =
             Node::new(Box::new(greeting), Settings::new(2, vec![p], [1; 32], 0, 0), Arc::default(), |_| {});
         node.meet().expect("both are there");
-        node.finish();
+        node.finish().unwrap();
         std::thread::sleep(Duration::from_millis(500));
         let began = Instant::now();
         for _ in 0..times {
@@ -95,7 +95,7 @@ fn main() {
             }
         }
         let seconds = began.elapsed().as_secs_f64();
-        node.finish();
+        node.finish().unwrap();
         seconds
     };
     let both = |side: &(dyn Fn(usize) -> f64 + Sync)| {

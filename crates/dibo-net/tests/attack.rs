@@ -6,7 +6,6 @@ use dibo_net::certificates::{Subject, make};
 use dibo_net::identity::Certificate;
 use dibo_net::node::{Counts, Node, Settings};
 use dibo_net::packet::{EVERYBODY, From, Kind, Name, Run, Secured, checksum, head, header};
-use dibo_net::transport::{To, Transport};
 use dibo_net::wire::{Endpoints, Role, Tls, Wire};
 use dibo_net::zenoh::{self, Wait};
 use std::net::TcpListener;

@@ -244,7 +244,8 @@ impl Process<'_> {
         let (stop, endpoints) = (Arc::new(AtomicBool::new(false)), self.endpoints.clone());
         let log = move |line: &str| {
             tracing::info!(agent = me, "{line}");
-            if line.starts_with("waiting for") {
+            // To look costs the other side a refused connection: only while nothing else is known.
+            if line.starts_with("nobody has been met") {
                 endpoints.unreachable().iter().for_each(|why| tracing::warn!("{why}"));
             }
         };

@@ -35,7 +35,7 @@ pub struct Settings {
     pub parts: Vec<(String, u64)>,
     /// Which setting and seed of the experiment.
     pub job: u32,
-    /// Differs between any two lives of a process: see [`crate::disk::Lives`].
+    /// Differs between any two lives of a process.
     pub incarnation: u64,
     /// Earlier lives of this process that are certainly over.
     pub after: Vec<u64>,
@@ -493,7 +493,11 @@ impl Node {
                 return Err(self.give_up(why));
             }
             if now >= word {
-                (self.log)(&format!("waiting for {} since {}", agents(missing), seconds(waited)));
+                let (who, since) = (agents(missing), seconds(waited));
+                (self.log)(&match self.peers.is_empty() {
+                    true => format!("nobody has been met; waiting for {who} since {since}"),
+                    false => format!("waiting for {who} since {since}"),
+                });
                 word = now + waited.max(GREETING);
             }
             if now >= self.next_hello {
