@@ -22,8 +22,8 @@ static BUSY: Mutex<()> = Mutex::new(());
 /// The problem that files of this process can name: that of the call at hand.
 static PROBLEM: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
 
-/// `[problem] kind = "python"`: a problem of Python's, so that `check` and `tune` open it through the same door
-/// as all others.
+/// `[problem] kind = "python"`: a problem of Python's, so that `check` and `tune` open it through the same
+/// door as all others.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PythonKeys {

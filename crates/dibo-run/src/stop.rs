@@ -24,7 +24,8 @@ pub fn watch() -> Result<()> {
     ctrlc::set_handler(handler).context("cannot watch for Ctrl-C")
 }
 
-/// Leaves signals to the caller, a program with handlers of its own: it says [`ask`]. Forgets an earlier wish.
+/// Leaves signals to the caller, a program with handlers of its own: it says [`ask`]. Forgets an earlier
+/// wish.
 pub fn by_caller() {
     WATCHING.store(true, Relaxed);
     STOP.store(false, Relaxed);

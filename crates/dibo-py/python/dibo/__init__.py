@@ -49,15 +49,17 @@ from ._graphs import (
     OnePeerExponential,
     Ring,
 )
-from ._problem import GradientProblem, PolicyEvaluation, Problem, Quadratic, Robust
-from ._run import Run, compare, solve
 
 if TYPE_CHECKING:
     from ._agent import Agent, certificates
     from ._experiments import Cleaned, LabelCleaner, Picture, Results, check, clean, command, plot, run, tune
+    from ._problem import GradientProblem, PolicyEvaluation, Problem, Quadratic, Robust
+    from ._run import Run, compare, solve
 
-# What not everybody needs is loaded when it is asked for.
-_LATER = {
+# All but algorithms and graphs is loaded when it is asked for.
+_LATER: dict[str, tuple[str, ...]] = {
+    "_problem": ("GradientProblem", "PolicyEvaluation", "Problem", "Quadratic", "Robust"),
+    "_run": ("Run", "compare", "solve"),
     "_agent": ("Agent", "certificates"),
     "_experiments": (
         "Cleaned",
