@@ -47,7 +47,7 @@ enum Command {
     /// Run an experiment: a TOML file or a name from `list`
     Run(run::Options),
     /// Find wrong labels in your own files, one a site, with few checked rows: a list, a model and a report
-    Clean(clean::Options),
+    Clean(Box<clean::Options>),
     /// Tell the classes of a file's rows by a model that `clean` or `run` left
     Predict(predict::Options),
     /// List the built-in experiments, problems, graphs and algorithms
@@ -83,9 +83,9 @@ enum Command {
         data: Option<PathBuf>,
     },
     /// Run some agents of an experiment in this process, with the others elsewhere on the network
-    Agent(net::AgentOptions),
+    Agent(Box<net::AgentOptions>),
     /// Run all agents of an experiment as processes on this machine, connected like machines
-    Launch(net::LaunchOptions),
+    Launch(Box<net::LaunchOptions>),
     /// Make the report of a run from the folders of its processes
     Gather(net::GatherOptions),
     /// Show every process of a run: its agents, round, last contact, bytes, and who waits for whom
@@ -194,7 +194,7 @@ fn act(registry: &Registry, name: &str, command: Option<Command>) -> Result<Exit
     match command {
         None => run::first(registry, name),
         Some(Command::Run(options)) => run::run(registry, options),
-        Some(Command::Clean(options)) => clean::clean(registry, options),
+        Some(Command::Clean(options)) => clean::clean(registry, *options),
         Some(Command::Predict(options)) => predict::predict(options),
         Some(Command::List) => {
             list(registry)?;
@@ -236,8 +236,8 @@ fn act(registry: &Registry, name: &str, command: Option<Command>) -> Result<Exit
             }
             Ok(ExitCode::SUCCESS)
         }
-        Some(Command::Agent(options)) => net::agent(registry, options),
-        Some(Command::Launch(options)) => net::launch(registry, options),
+        Some(Command::Agent(options)) => net::agent(registry, *options),
+        Some(Command::Launch(options)) => net::launch(registry, *options),
         Some(Command::Gather(options)) => net::gather(registry, options),
         Some(Command::Status(options)) => net::status(registry, options),
         Some(Command::Certificates(options)) => net::certificates(options),

@@ -121,7 +121,7 @@ impl<T: Real> Agents<T> {
     /// Enters the graph of a round into the digest of its part; a whole part is compared with the others'.
     fn note_graph(&mut self, round: u64) {
         let (part, count, hash) = &mut self.used;
-        if round / PART_ROUNDS != *part || round % PART_ROUNDS == 0 {
+        if round / PART_ROUNDS != *part || round.is_multiple_of(PART_ROUNDS) {
             (*part, *count) = (round / PART_ROUNDS, 0);
             hash.reset();
         }

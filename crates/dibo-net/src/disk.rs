@@ -137,6 +137,9 @@ pub struct Store<'a> {
 /// The two files that hold checkpoints in turn.
 const GENERATIONS: [&str; 2] = ["a.checkpoint", "b.checkpoint"];
 
+/// A checkpoint: its round, its file, its bytes.
+pub type Generation = (u64, usize, Vec<u8>);
+
 impl<'a> Store<'a> {
     /// Files whose names begin with `job` and that belong to what this digest stands for.
     pub fn new(disk: &'a dyn Disk, digest: [u8; 32], job: String) -> Self {
@@ -210,7 +213,7 @@ impl<'a> Store<'a> {
 
     /// The checkpoints that are whole, the newest first, as (round, file, bytes); and what is wrong with the
     /// others.
-    pub fn checkpoints(&self) -> (Vec<(u64, usize, Vec<u8>)>, Vec<String>) {
+    pub fn checkpoints(&self) -> (Vec<Generation>, Vec<String>) {
         let (mut whole, mut wrong) = (Vec::new(), Vec::new());
         for (at, ending) in GENERATIONS.iter().enumerate() {
             match self.read(ending) {

@@ -3,7 +3,7 @@ use crate::graph::Graph;
 use crate::memory::{Keep, Number};
 use crate::oracle::{NotFinite, Oracle, array, exception, name, raised, rows};
 use crate::problems::Builtin;
-use dibo::algorithm::{Algorithm, AnyAlgorithm, Mixes, Needs, Parameters, State, Vectors};
+use dibo::algorithm::{Algorithm, AnyAlgorithm, GraphNeeds, Mixes, Needs, Parameters, State, Vectors};
 use dibo::engine::{self, Outcome, Plan, Sample, Watch};
 use dibo::metrics::{Values, evaluate};
 use dibo::network::{Lossy, Network, Simulator, Wishes};
@@ -79,6 +79,14 @@ impl<T: Number> Parameters for Watched<'_, T> {
 
     fn mixes(&self) -> Mixes {
         self.inner.mixes()
+    }
+
+    fn graph_needs(&self) -> GraphNeeds {
+        self.inner.graph_needs()
+    }
+
+    fn rounds(&self) -> usize {
+        self.inner.rounds()
     }
 
     fn wishes(&self) -> Wishes {

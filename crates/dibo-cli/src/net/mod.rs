@@ -289,13 +289,12 @@ fn folder_of(out: &Path, process: usize) -> PathBuf {
 /// Entries of the graphs that are compared before a run, at most.
 const COMPARED: usize = 200_000;
 
+/// A digest of the whole, and one of each part by name.
+type Agreed = ([u8; 32], Vec<(String, u64)>);
+
 /// What all processes must agree on, and its parts by name: version, format, file, settings with the contents
 /// of the files that they name, seeds, graphs with their weights, options, kind of CPU.
-fn digest(
-    experiment: &Experiment,
-    common: &Common,
-    show_private: bool,
-) -> Result<([u8; 32], Vec<(String, u64)>)> {
+fn digest(experiment: &Experiment, common: &Common, show_private: bool) -> Result<Agreed> {
     let mut parts: Vec<(String, blake3::Hash)> = Vec::new();
     let mut part = |name: &str, hash: blake3::Hash| parts.push((name.into(), hash));
     let version = [&[packet::VERSION][..], env!("CARGO_PKG_VERSION").as_bytes()].concat();

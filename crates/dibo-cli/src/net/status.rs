@@ -39,9 +39,12 @@ fn seconds_now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
+/// A status, and the board of the part that the process is in.
+type Latest = (Status, Option<Arc<Mutex<Board>>>);
+
 /// The latest that a process shows; of the part it is in.
 #[derive(Clone, Default)]
-pub struct Shown(Arc<Mutex<(Status, Option<Arc<Mutex<Board>>>)>>);
+pub struct Shown(Arc<Mutex<Latest>>);
 
 impl Shown {
     /// Looks at another board from now on.
