@@ -9,7 +9,10 @@ use dibo::mixing::Sequence;
 use dibo::problem::Bilevel;
 use dibo::rows::{Threads, View};
 use dibo_net::agents::{Agents, Links, Shared, lock};
+use dibo_net::certificates::Subject;
 use dibo_net::gather;
+use dibo_net::identity::Certificate;
+use dibo_net::keys::Identity;
 use dibo_net::node::{Node, Settings};
 use dibo_net::wire::{Endpoints, Role, Tls, Wire};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -34,9 +37,15 @@ fn failed(what: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(what.to_string())
 }
 
-/// Makes a test authority and certificates of these hosts in a folder.
+/// Makes a test authority and certificates of these hosts in a folder, each with the agents that it may speak
+/// for: first and last of every range.
 #[pyfunction]
-pub fn certificates(folder: PathBuf, hosts: Vec<String>, days: u64) -> PyResult<Vec<PathBuf>> {
+pub fn certificates(
+    folder: PathBuf,
+    hosts: Vec<(String, Vec<(usize, usize)>)>,
+    days: u64,
+) -> PyResult<Vec<PathBuf>> {
+    let hosts: Vec<Subject> = hosts.into_iter().map(|(host, agents)| Subject { host, agents }).collect();
     // A little earlier, for clocks that are not quite right.
     let from = SystemTime::now() - Duration::from_secs(3600);
     dibo_net::certificates::make(&folder, &hosts, from, days).map_err(PyValueError::new_err)
@@ -69,11 +78,13 @@ pub fn agent<'py>(
     let (algorithm, graph) = (self::algorithm(algorithm, parameters)?, Graph::read(graph)?);
     let sequence = graph.build(iterations)?;
     let tls = tls.map(|(folder, host)| Tls::in_folder(&folder, &host));
+    let identity = tls.as_ref().map(Certificate::read).transpose().map_err(PyValueError::new_err)?;
     let endpoints = Endpoints { listen, connect, role: Role::Peer, tls, insecure, network };
     endpoints.check().map_err(PyValueError::new_err)?;
     let age = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     let settings = Settings {
         patience: Duration::try_from_secs_f64(patience).map_err(failed)?,
+        identity: identity.map(|certificate| Arc::new(certificate) as Arc<dyn Identity>),
         ..Settings::new(sequence.agents(), own, digest, 0, age)
     };
     let meeting = Meeting { endpoints, settings, links: Links { loss: graph.loss()?, wait: None } };
@@ -144,11 +155,12 @@ fn meet_and_run<T: Number>(
         gather::values(&gatherer, k, agents, problem, views, false)
     };
     let done = drive(algorithm, problem, network, &mut measure, asked, keep);
-    match done.failure() {
+    if let Some(error) = done.failure() {
         // The others hear why at once, instead of waiting in vain.
-        Some(error) => drop(lock(&node).give_up(format!("agent {me} cannot go on: {error}"))),
-        None => lock(&node).finish(),
+        lock(&node).give_up(format!("agent {me} cannot go on: {error}"));
+        return Ok(done);
     }
+    lock(&node).finish()?;
     Ok(done)
 }
 

@@ -94,7 +94,7 @@ def ends(processes, queue):
 def test_processes_give_the_simulators_bits(secure, tmp_path):
     folder = None
     if secure:
-        dibo.certificates(tmp_path)
+        dibo.certificates(tmp_path, {"localhost": range(3)})
         folder = str(tmp_path)
     got = ends(*launch(folder))
     want = dibo.solve(problem(), FAB, GRAPH, iterations=100, every=10)

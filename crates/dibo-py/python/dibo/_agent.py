@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Iterable, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -92,8 +92,12 @@ class Agent:
         return finish(result, problem, self.algorithm, self.graph, self.own)
 
 
-def certificates(folder: str | Path, hosts: Sequence[str] = ("localhost",), days: int = 365) -> list[Path]:
-    """Makes a test authority and certificates of these hosts; an authority that lies in the folder signs."""
+def certificates(
+    folder: str | Path, hosts: Mapping[str, Sequence[int]], days: int = 365
+) -> list[Path]:
+    """Makes a test authority and certificates of hosts, each with the agents that it may speak for:
+    ``{"localhost": [0, 1]}``. An authority that lies in the folder signs."""
     if not _core.net:
         raise RuntimeError("this dibo was built without the network: maturin build --features net")
-    return [Path(file) for file in _core.certificates(str(folder), list(hosts), int(days))]
+    subjects = [(host, [(int(i), int(i)) for i in agents]) for host, agents in hosts.items()]
+    return [Path(file) for file in _core.certificates(str(folder), subjects, int(days))]
