@@ -106,7 +106,7 @@ pub fn pretrained(model: &str, bert: &Bert, classes: usize, row: &mut [f64]) -> 
     crate::texts::pretrained(&folder().join(model), bert, classes, row)
 }
 
-/// What a model makes of texts: see [`embeddings`](crate::texts::embeddings).
+/// What a model makes of texts, cut after `length` tokens: numbers a text, and those of all texts.
 #[cfg(feature = "bert")]
 pub fn embeddings(folder: &Path, texts: &[String], length: usize) -> Result<(usize, Vec<f32>)> {
     crate::texts::embeddings(folder, texts, length)
