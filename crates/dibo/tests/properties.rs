@@ -148,8 +148,8 @@ fn base() -> Value {
     BASE.get_or_init(made).clone()
 }
 
-/// Every algorithm that runs on the oracle's graphs, which go one way: those that need links both ways are left
-/// out.
+/// Every algorithm that runs on the oracle's graphs, which go one way: those that need links both ways are
+/// left out.
 fn made() -> Value {
     let mut input: Value = serde_json::from_str(include_str!("data/oracle-input.json")).unwrap();
     input["snapshots"] = json!([0, 1, 7]);
