@@ -1,60 +1,16 @@
 //! A single-loop method as a cell of three short lists: where directions are taken (sweep), what they are
 //! (direction), how noise is treated (estimator), and how each variable then moves over the network (mixing).
-use super::direction::{Direction, Rooms, Rule, X, Y, Z};
-use super::estimator::{Estimates, Estimator};
-use super::mixer::Mix;
+use super::direction::{Direction, X, Y, Z};
+use super::estimator::Estimates;
 use super::movement::Movement;
-use super::stacks::{pairs, zeros};
-use super::{Algorithm, State, View, at, fill, memory, own_start, views};
+pub use super::spec::{Spec, Sweep};
+use super::stacks::{like, pairs, zeros};
+use super::{Algorithm, State, View, Workspaces, at, fill, memory, own_start, views};
 use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Rows, Stack};
-use crate::schedule::Schedule;
 use serde::{Deserialize, Serialize};
-
-/// When directions are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Sweep {
-    /// All at the old point.
-    #[default]
-    Simultaneous,
-    /// One variable after the other, each with the newest values of the others.
-    Sequential,
-}
-
-/// Everything that makes a cell; arrays run over x, y and z.
-#[derive(Clone, Debug)]
-pub struct Spec {
-    /// What the directions are.
-    pub direction: Rule,
-    /// How each variable moves.
-    pub mixing: [Mix; 3],
-    /// c of (1 − c) v + c A v, where a decision is mixed.
-    pub share: [f64; 3],
-    /// How noise is treated.
-    pub estimator: [Estimator; 3],
-    /// When directions are taken.
-    pub sweep: Sweep,
-    /// Steps.
-    pub eta: [Schedule; 3],
-    /// Each agent keeps its z in the ball of this radius.
-    pub radius_z: Option<f64>,
-}
-
-impl Spec {
-    /// Plain estimators, a simultaneous sweep, one mixing rule for all.
-    pub fn new(direction: Rule, mixing: Mix, eta: [Schedule; 3]) -> Self {
-        let (share, estimator, sweep) = ([1.0; 3], [Estimator::Plain; 3], Sweep::Simultaneous);
-        Spec { direction, mixing: [mixing; 3], share, estimator, sweep, eta, radius_z: None }
-    }
-
-    /// (ηx, ηy, ηz) at iteration k.
-    pub fn eta(&self, k: usize) -> [f64; 3] {
-        self.eta.map(|eta| eta.at(k))
-    }
-}
 
 /// What a file says of a cell: all of it, or the parameters of a published method.
 pub trait Recipe: Send + Sync {
@@ -83,7 +39,7 @@ struct CellState<T> {
     /// For STORM, the points where directions were last taken: one for all variables or one for each.
     points: Vec<Stack<T, 3>>,
     movement: Movement<T>,
-    rooms: Rooms<T>,
+    workspaces: Workspaces<T>,
 }
 
 impl<T: Real, R: Recipe> Algorithm<T> for Cell<R> {
@@ -99,11 +55,6 @@ impl<T: Real, R: Recipe> Algorithm<T> for Cell<R> {
         let empty = Vec::new();
         let start_z = if z > 0 { spec.direction.start_of_z(&start) } else { &empty };
         fill(network, &mut v, [&start.x, &start.y, start_z]);
-        let mut d = v.clone();
-        d.shared.clear();
-        if let Some(private) = &mut d.private {
-            private.clear();
-        }
         let estimates = Estimates::new(spec.estimator, &v);
         let looks_back = estimates.as_ref().is_some_and(|e| e.back.is_some());
         let points = if spec.sweep == Sweep::Sequential { 3 } else { 1 };
@@ -111,10 +62,10 @@ impl<T: Real, R: Recipe> Algorithm<T> for Cell<R> {
             rule: spec.direction.make(),
             movement: Movement::new(&spec, &v),
             points: vec![v.clone(); if looks_back { points } else { 0 }],
-            rooms: Rooms::new(network.threads().count()),
+            workspaces: Workspaces::new(network.threads().count()),
             spec,
+            d: like(&v),
             v,
-            d,
             estimates,
         };
         if state.spec.sweep == Sweep::Simultaneous {
@@ -133,14 +84,14 @@ impl<T: Real> CellState<T> {
         problem: &dyn Bilevel<T>,
         network: &dyn Network<T>,
     ) -> Result<()> {
-        let Self { rule, v, d, estimates, points, movement, rooms, .. } = self;
+        let Self { rule, v, d, estimates, points, movement, workspaces, .. } = self;
         movement.renewed(only);
-        let Some(e) = estimates else { return rule.of_all(problem, at(k, network), only, v, d, rooms) };
-        rule.of_all(problem, at(k, network), only, v, &mut e.fresh, rooms)?;
+        let Some(e) = estimates else { return rule.of_all(problem, at(k, network), only, v, d, workspaces) };
+        rule.of_all(problem, at(k, network), only, v, &mut e.fresh, workspaces)?;
         if let Some(back) = &mut e.back {
             let point = &mut points[only.unwrap_or(0)];
             if k > 0 {
-                rule.of_all(problem, at(k, network), only, point, back, rooms)?;
+                rule.of_all(problem, at(k, network), only, point, back, workspaces)?;
             }
             pairs(point, v).for_each(|(to, from)| to.copy_from(from));
         }

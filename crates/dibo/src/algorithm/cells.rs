@@ -1,59 +1,9 @@
 //! What a cell says of itself.
-use super::cell::{Cell, Recipe, Spec, Sweep};
-use super::direction::{Rule, Z};
+use super::cell::{Cell, Recipe, Spec};
+use super::direction::Rule;
 use super::estimator::Estimator;
 use super::mixer::Mix;
-use super::{Axis, FINE, GraphNeeds, Mixes, Needs, Parameters, PenaltySteps, Tier, Vectors};
-
-impl Spec {
-    /// Says which number is out of range; the message begins with its key.
-    pub fn check(&self) -> Result<(), String> {
-        self.direction.check()?;
-        self.estimator.iter().try_for_each(Estimator::check)?;
-        // ηx = 0 freezes the upper variable.
-        self.eta[0].check("eta_x", true)?;
-        self.eta[1].check("eta_y", false)?;
-        self.eta[2].check("eta_z", false)?;
-        if let Some(c) = self.share.iter().find(|c| !(**c > 0.0 && **c <= 1.0)) {
-            return Err(format!("damping is {c}; it must be above 0 and at most 1"));
-        }
-        let push_sum = |m: &Mix| m.mixes() == Mixes::PushSum;
-        if self.mixing.iter().zip(self.share).any(|(m, c)| push_sum(m) && c != 1.0) {
-            return Err("damping belongs to rules that pull; push-sum has no A to soften".into());
-        }
-        match self.radius_z {
-            Some(r) if !(r > 0.0 && r.is_finite()) => Err(format!("radius_z is {r}; it must be above 0")),
-            Some(_) if push_sum(&self.mixing[Z]) => {
-                Err("radius_z belongs to rules that pull; push-sum's estimate cannot be projected".into())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn rounds(&self) -> usize {
-        let each = self.direction.order().iter().map(|v| self.mixing[*v].rounds());
-        if self.sweep == Sweep::Sequential { each.sum() } else { each.max().unwrap_or(1) }
-    }
-
-    /// One rule for all variables, in a simultaneous sweep.
-    fn together(&self) -> bool {
-        let same = |v: usize| self.mixing[v] == self.mixing[0] && self.share[v] == self.share[0];
-        self.sweep == Sweep::Simultaneous && (0..3).all(same)
-    }
-
-    fn vectors(&self) -> Vectors {
-        let plain = self.estimator.iter().all(|e| *e == Estimator::Plain);
-        let storm = self.estimator.iter().any(Estimator::looks_back);
-        let points = if self.sweep == Sweep::Sequential { 3 } else { 1 };
-        let of = |v: usize| {
-            let own = if self.together() { 0 } else { 2 };
-            let estimates = if plain { 0 } else { 2 } + if storm { 1 + points } else { 0 };
-            2 + own + estimates + self.mixing[v].vectors() + usize::from(self.share[v] != 1.0)
-        };
-        let z = if self.direction.has_z() { of(2) } else { 0 };
-        Vectors { upper: of(0), lower: of(1) + z, single: 0 }
-    }
-}
+use super::{Axis, GraphNeeds, Mixes, Needs, Parameters, PenaltySteps, Tier, Vectors, step_tiers};
 
 impl<R: Recipe> Parameters for Cell<R> {
     fn check(&self) -> Result<(), String> {
@@ -97,20 +47,15 @@ impl<R: Recipe> Parameters for Cell<R> {
     /// The penalty where there is one, then the steps of x and y, which z's follows.
     fn tiers(&self) -> Vec<Tier> {
         let keys = self.0.keys();
-        let axes = |factors: &[f64]| keys.map(|key| Axis::around(key, factors, 0.01));
-        let coarse = axes(&[0.03, 0.1, 0.3, 1.0, 3.0, 10.0]).map(Axis::or_listed);
         let penalty = match self.0.spec().map(|s| s.direction) {
             Ok(Rule::Penalised(p)) if p.gamma.is_some() => {
                 Some(Axis::values("mu", &[0.003, 0.01, 0.03, 0.1, 0.3, 1.0]))
             }
-            Ok(Rule::Penalised(_)) => Some(Axis::values("lambda", &[1.0, 3.0, 10.0, 30.0, 100.0, 300.0])),
+            Ok(Rule::Penalised(_)) => Some(Axis::lambda()),
             _ => None,
         };
-        let first =
-            penalty.map(|p| Tier { axes: vec![p, Axis::around(keys[1], &[0.1, 1.0], 0.01)], fine: false });
-        let steps =
-            [Tier { axes: coarse.into(), fine: false }, Tier { axes: axes(&FINE).into(), fine: true }];
-        first.into_iter().chain(steps).collect()
+        let with_y = |p| Tier { axes: vec![p, Axis::around(keys[1], &[0.1, 1.0], 0.01)], fine: false };
+        step_tiers(keys, penalty.map(with_y))
     }
 
     /// On AB with plain estimators the penalty's cell is FAB, whose steps are known.

@@ -1,4 +1,6 @@
 //! How noise is treated: what a variable moves along, made of the directions it has seen.
+use super::loops::check_share;
+use super::stacks::like;
 use crate::rows::{Real, Stack, Threads};
 use crate::schedule::Schedule;
 
@@ -27,14 +29,10 @@ pub enum Estimator {
 impl Estimator {
     /// Says which number is out of range.
     pub fn check(&self) -> Result<(), String> {
-        let share = |name: &str, value: f64| match value > 0.0 && value <= 1.0 {
-            true => Ok(()),
-            false => Err(format!("{name} is {value}; it must be above 0 and at most 1")),
-        };
         match self {
             Estimator::Plain => Ok(()),
-            Estimator::Momentum { theta, .. } => share("theta", *theta),
-            Estimator::Storm { a } => a.check("a", false).and_then(|()| share("a", a.at(0))),
+            Estimator::Momentum { theta, .. } => check_share("theta", *theta),
+            Estimator::Storm { a } => a.check("a", false).and_then(|()| check_share("a", a.at(0))),
         }
     }
 
@@ -58,11 +56,7 @@ pub struct Estimates<T> {
 impl<T: Real> Estimates<T> {
     /// For a stack of this shape; `None` where all are plain.
     pub fn new(kinds: [Estimator; 3], shape: &Stack<T, 3>) -> Option<Self> {
-        let mut zero = shape.clone();
-        zero.shared.clear();
-        if let Some(private) = &mut zero.private {
-            private.clear();
-        }
+        let zero = like(shape);
         let back = kinds.iter().any(Estimator::looks_back).then(|| zero.clone());
         let all_plain = kinds.iter().all(|kind| *kind == Estimator::Plain);
         (!all_plain).then(|| Estimates { kinds, m: zero.clone(), fresh: zero, back })

@@ -27,7 +27,7 @@ impl Parameters for Fab {
     /// Coarse λ with the file's steps and a tenth of them, should those be too large; then ηx and ηy, which
     /// ηz follows.
     fn tiers(&self) -> Vec<Tier> {
-        let lambda = Axis::values("lambda", &[1.0, 3.0, 10.0, 30.0, 100.0, 300.0]);
+        let lambda = Axis::lambda();
         let x = Axis::around("eta_x", &[0.1, 0.3, 1.0, 3.0, 10.0, 30.0], 0.1).or_listed();
         let y = Axis::around("eta_y", &[0.1, 0.3, 1.0, 3.0, 10.0], 0.1).or_listed();
         vec![

@@ -1,11 +1,12 @@
 //! HGP (Terashita and Hara, arXiv 2210.02129; agrees with the authors' code): y by T rounds of gradient push,
 //! then the hypergradient by M Neumann terms, each averaged by S rounds of push-sum. x is each agent's own:
 //! min Σ f_i(x_i, y*), and no x is sent.
-use super::direction::{Rooms, products};
-use super::inner::{check_rounds, each, scale, variables};
+use super::direction::products;
+use super::loops::{each, scale, variables};
 use super::mixer::Mix;
 use super::mover::Mover;
-use super::{Algorithm, Axis, FINE, Mixes, Needs, Parameters, State, Tier, Vectors, View};
+use super::stacks::like;
+use super::{Algorithm, State, View, Workspaces};
 use super::{memory, own_start, views};
 use crate::error::Result;
 use crate::network::{Lane, Network};
@@ -61,7 +62,7 @@ struct HgpState<T> {
     begin: Stack<T, 1>,
     term: Stack<T, 1>,
     weight: Rows<T>,
-    rooms: Rooms<T>,
+    workspaces: Workspaces<T>,
 }
 
 impl<T: Real> Algorithm<T> for Hgp {
@@ -74,17 +75,15 @@ impl<T: Real> Algorithm<T> for Hgp {
         products(problem)?;
         let (x, y) = variables(problem, network, &own_start(problem, start));
         let mix = if self.adapt == Adapt::Before { Mix::Sgp } else { Mix::SgpCta };
-        let mut h = x.clone();
-        scale(&mut h, 0.0, network);
         Ok(Box::new(HgpState {
             p: self.clone(),
-            h,
+            h: like(&x),
             x,
             begin: y.clone(),
             term: y.clone(),
             weight: Rows::zeros(y.count(), 1),
             y: Mover::new(mix, 1.0, y),
-            rooms: Rooms::new(network.threads().count()),
+            workspaces: Workspaces::new(network.threads().count()),
         }))
     }
 }
@@ -92,20 +91,16 @@ impl<T: Real> Algorithm<T> for Hgp {
 impl<T: Real> HgpState<T> {
     /// T rounds of gradient push on g(x, ·).
     fn lower(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) -> Result<()> {
-        let Self { p, x, y, begin, rooms, .. } = self;
+        let Self { p, x, y, begin, workspaces, .. } = self;
         if !p.warm {
             y.v.shared.copy_from(&begin.shared);
             y.restart();
         }
         for t in 0..p.inner {
-            let (ys, sample) = (&y.v, k * p.inner + t);
-            each(
-                &mut y.d,
-                network,
-                rooms,
-                |row| x.row(row)[0].len(),
-                |row, agent, d, gx| problem.grad_g(agent, sample, x.row(row)[0], ys.row(row)[0], gx, d),
-            )?;
+            let (here, sample) = ((&*x, &y.v), k * p.inner + t);
+            each(&mut y.d, here, network, workspaces, |i, d| {
+                problem.grad_g(i.agent, sample, i.x, i.y, i.gx, d)
+            })?;
             y.go(k, p.eta_y.at(k), network)?;
         }
         Ok(())
@@ -115,23 +110,12 @@ impl<T: Real> HgpState<T> {
 impl<T: Real> State<T> for HgpState<T> {
     fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) -> Result<()> {
         self.lower(k, problem, network)?;
-        let Self { p, x, h, y, term, weight, rooms, .. } = self;
-        let (second, ys, n, alpha) = (products(problem)?, &y.v, network.agents() as f64, T::of(p.alpha));
+        let Self { p, x, h, y, term, weight, workspaces, .. } = self;
+        let (second, n, alpha) = (products(problem)?, network.agents() as f64, T::of(p.alpha));
+        let here = (&*x, &y.v);
         // a = ∇ᵧf / n, h = ∇ₓf / n
-        each(
-            term,
-            network,
-            rooms,
-            |row| x.row(row)[0].len(),
-            |row, agent, a, gx| problem.grad_f(agent, k, x.row(row)[0], ys.row(row)[0], gx, a),
-        )?;
-        each(
-            h,
-            network,
-            rooms,
-            |row| ys.row(row)[0].len(),
-            |row, agent, h, gy| problem.grad_f(agent, k, x.row(row)[0], ys.row(row)[0], h, gy),
-        )?;
+        each(term, here, network, workspaces, |i, a| problem.grad_f(i.agent, k, i.x, i.y, i.gx, a))?;
+        each(h, here, network, workspaces, |i, h| problem.grad_f(i.agent, k, i.x, i.y, h, i.gy))?;
         scale(term, 1.0 / n, network);
         scale(h, 1.0 / n, network);
         if let Some(w) = y.weight() {
@@ -146,32 +130,21 @@ impl<T: Real> State<T> for HgpState<T> {
                 let lanes = &mut [Lane::push(&mut term.shared), Lane::push(weight)];
                 network.round(network.next_round(), lanes)?;
             }
-            // h −= α ∇²ₓᵧg s/ω, a = (s − α ∇²ᵧᵧg s)/ω
-            let (terms, weights) = (&*term, &*weight);
-            each(
-                h,
-                network,
-                rooms,
-                |row| x.row(row)[0].len(),
-                |row, agent, h, product| {
-                    second.xy(agent, k, x.row(row)[0], ys.row(row)[0], terms.row(row)[0], product)?;
-                    let each = alpha / weights.row(row)[0];
-                    h.iter_mut().zip(&*product).for_each(|(h, p)| *h -= each * *p);
-                    Ok(())
-                },
-            )?;
-            each(
-                term,
-                network,
-                rooms,
-                |row| ys.row(row)[0].len(),
-                |row, agent, a, product| {
-                    second.yy(agent, k, x.row(row)[0], ys.row(row)[0], a, product)?;
-                    let w = weights.row(row)[0];
-                    a.iter_mut().zip(&*product).for_each(|(a, p)| *a = (*a - alpha * *p) / w);
-                    Ok(())
-                },
-            )?;
+            // h −= α ∇²ₓᵧg s/ω
+            let weight = &*weight;
+            each(h, here, network, workspaces, |i, h| {
+                second.xy(i.agent, k, i.x, i.y, term.row(i.row)[0], i.gx)?;
+                let share = alpha / weight.row(i.row)[0];
+                h.iter_mut().zip(&*i.gx).for_each(|(h, p)| *h -= share * *p);
+                Ok(())
+            })?;
+            // a = (s − α ∇²ᵧᵧg s)/ω
+            each(term, here, network, workspaces, |i, a| {
+                second.yy(i.agent, k, i.x, i.y, a, i.gy)?;
+                let w = weight.row(i.row)[0];
+                a.iter_mut().zip(&*i.gy).for_each(|(a, p)| *a = (*a - alpha * *p) / w);
+                Ok(())
+            })?;
         }
         // x −= ηx h
         let eta = T::of(p.eta_x.at(k));
@@ -191,49 +164,5 @@ impl<T: Real> State<T> for HgpState<T> {
         let mut all = y.memory();
         all.extend(memory(x).chain(memory(h)).chain(memory(begin)));
         all
-    }
-}
-
-impl Parameters for Hgp {
-    fn check(&self) -> Result<(), String> {
-        self.eta_x.check("eta_x", false)?;
-        self.eta_y.check("eta_y", false)?;
-        check_rounds("inner", self.inner)?;
-        check_rounds("terms", self.terms)?;
-        check_rounds("pushes", self.pushes)?;
-        match self.alpha > 0.0 && self.alpha.is_finite() {
-            true => Ok(()),
-            false => Err(format!("alpha is {}; it must be above 0", self.alpha)),
-        }
-    }
-
-    fn needs(&self) -> Needs {
-        Needs::SecondOrder
-    }
-
-    fn mixes(&self) -> Mixes {
-        Mixes::PushSum
-    }
-
-    fn rounds(&self) -> usize {
-        self.inner + self.terms * self.pushes
-    }
-
-    fn vectors(&self, _blocks: usize) -> Vectors {
-        Vectors { upper: 2, lower: 5, single: 0 }
-    }
-
-    fn tiers(&self) -> Vec<Tier> {
-        let axes = |factors: &[f64]| ["eta_x", "eta_y"].map(|key| Axis::around(key, factors, 0.01));
-        let coarse = axes(&[0.03, 0.1, 0.3, 1.0, 3.0, 10.0]).map(Axis::or_listed);
-        vec![Tier { axes: coarse.into(), fine: false }, Tier { axes: axes(&FINE).into(), fine: true }]
-    }
-
-    fn on_device(&self) -> bool {
-        false
-    }
-
-    fn about() -> &'static str {
-        "as published, for an x of each agent's own; agrees with the authors' code"
     }
 }

@@ -8,6 +8,7 @@ pub mod c2dfb;
 pub mod cell;
 mod cells;
 pub mod centralized_fab;
+mod compressed;
 mod descent;
 mod describe;
 pub mod direction;
@@ -18,12 +19,14 @@ mod fab_family;
 pub mod free;
 pub mod gossip;
 pub mod hgp;
-mod inner;
 mod itd;
+mod looped;
+mod loops;
 pub mod ma_dsbo;
 pub mod mixer;
 mod movement;
 mod mover;
+mod one_rule;
 mod penalty;
 pub mod published;
 pub mod push_asgd;
@@ -34,12 +37,14 @@ pub mod push_sgd;
 mod push_sum;
 pub mod push_sum_fab;
 pub mod running_sum_fab;
+mod spec;
 mod stacks;
 pub mod static_fab;
 pub mod subgradient_push;
 mod tracking;
 mod traits;
 mod tunable;
+mod workspace;
 
 pub use crate::rows::View;
 pub use descent::{Descent, Method, Oracle, Single};
@@ -47,6 +52,7 @@ pub use describe::*;
 use stacks::{at, fill, memory, own_start, views};
 pub use traits::*;
 pub use tunable::*;
+use workspace::Workspaces;
 
 /// Sees the type of every algorithm.
 pub trait Visitor {

@@ -1,9 +1,9 @@
 //! The movement of x, y and z: one mixing rule for all rows where that is possible, so that a round reads
 //! them once; else one for each variable.
 use super::View;
-use super::cell::{Spec, Sweep};
 use super::direction::X;
 use super::mixer::{Lanes, Mixer, Step};
+use super::spec::Spec;
 use super::stacks::{Steps, step_private};
 use crate::error::Result;
 use crate::network::Network;
@@ -32,11 +32,7 @@ struct Own<T> {
 
 impl<T: Real> Movement<T> {
     pub fn new(spec: &Spec, v: &Stack<T, 3>) -> Self {
-        let uniform = |variable: usize| {
-            spec.mixing[variable] == spec.mixing[X] && spec.share[variable] == spec.share[X]
-        };
-        let together = spec.sweep == Sweep::Simultaneous && (0..3).all(uniform);
-        let parts = match together {
+        let parts = match spec.together() {
             true => {
                 vec![Part { variable: None, mixer: spec.mixing[X].make(&v.shared, spec.share[X]), own: None }]
             }

@@ -1,6 +1,6 @@
 //! One variable that moves by a mixing rule: what single-level methods and inner loops are made of.
 use super::mixer::{Lanes, Mix, Mixer, Step};
-use super::stacks::{Steps, step_private};
+use super::stacks::{Steps, like, step_private};
 use super::{View, memory, views};
 use crate::error::Result;
 use crate::network::Network;
@@ -16,12 +16,7 @@ pub struct Mover<T> {
 
 impl<T: Real> Mover<T> {
     pub fn new(mix: Mix, share: f64, v: Stack<T, 1>) -> Self {
-        let mut d = v.clone();
-        d.shared.clear();
-        if let Some(private) = &mut d.private {
-            private.clear();
-        }
-        Mover { mixer: mix.make(&v.shared, share), v, d, steps: Steps::default() }
+        Mover { mixer: mix.make(&v.shared, share), d: like(&v), v, steps: Steps::default() }
     }
 
     /// Says that d is new.

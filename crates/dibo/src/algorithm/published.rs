@@ -70,10 +70,14 @@ fn soba(mixing: Mix, eta: [Schedule; 3]) -> Spec {
 
 /// SPARKLE: SOBA's directions in a sequential sweep, momentum for x.
 fn sparkle(mixing: [Mix; 3], theta: f64, eta: [Schedule; 3]) -> Spec {
-    // ED and EXTRA need the eigenvalues of their matrix above −1/3, which the lazy (I + W)/2 always has.
-    let share = mixing.map(|m| if m.one_graph() { 0.5 } else { 1.0 });
     let estimator = x_momentum(theta, false);
-    Spec { mixing, share, estimator, sweep: Sweep::Sequential, ..soba(mixing[0], eta) }
+    Spec {
+        mixing,
+        share: mixing.map(Mix::share),
+        estimator,
+        sweep: Sweep::Sequential,
+        ..soba(mixing[0], eta)
+    }
 }
 
 fn moreau(mu: Schedule, gamma: f64) -> Rule {

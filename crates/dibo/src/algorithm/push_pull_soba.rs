@@ -2,7 +2,7 @@
 //! AB/Push-Pull.
 use super::stacks::zeros;
 use super::tracking::Tracked;
-use super::{Algorithm, Axis, FINE, Mixes, Needs, Parameters, State, Tier, Vectors, View, fill, own_start};
+use super::{Algorithm, Mixes, Needs, Parameters, State, Tier, Vectors, View, fill, own_start, step_tiers};
 use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
@@ -66,9 +66,7 @@ impl Parameters for PushPullSoba {
     }
 
     fn tiers(&self) -> Vec<Tier> {
-        let axes = |factors: &[f64]| ["eta_x", "eta_y"].map(|key| Axis::around(key, factors, 0.01));
-        let coarse = axes(&[0.03, 0.1, 0.3, 1.0, 3.0, 10.0]).map(Axis::or_listed);
-        vec![Tier { axes: coarse.into(), fine: false }, Tier { axes: axes(&FINE).into(), fine: true }]
+        step_tiers(["eta_x", "eta_y"], None)
     }
 
     fn on_device(&self) -> bool {

@@ -100,3 +100,10 @@ pub fn zeros<T: Real, const N: usize>(upper: &Upper, others: &[usize], owned: &[
     };
     Stack::zeros(owned.len(), &upper, others)
 }
+
+/// Zeros of the same shape.
+pub fn like<T: Real, const N: usize>(stack: &Stack<T, N>) -> Stack<T, N> {
+    let mut zero = stack.clone();
+    memory(&mut zero).for_each(Rows::clear);
+    zero
+}

@@ -36,6 +36,11 @@ impl Axis {
         Axis { key, grid: Grid::Around { factors: factors.into(), otherwise }, listed: false }
     }
 
+    /// The penalty λ, from mild to hard.
+    pub fn lambda() -> Self {
+        Axis::values("lambda", &[1.0, 3.0, 10.0, 30.0, 100.0, 300.0])
+    }
+
     /// The same, unless the file has a list.
     pub fn or_listed(self) -> Self {
         Axis { listed: true, ..self }
@@ -53,3 +58,11 @@ pub struct Tier {
 
 /// Three values close to what was found.
 pub const FINE: [f64; 3] = [1.0 / 1.7, 1.0, 1.7];
+
+/// Steps by these keys, coarsely and then finely, after a tier of the method's own.
+pub fn step_tiers(keys: [&'static str; 2], first: Option<Tier>) -> Vec<Tier> {
+    let axes = |factors: &[f64]| keys.map(|key| Axis::around(key, factors, 0.01));
+    let coarse = axes(&[0.03, 0.1, 0.3, 1.0, 3.0, 10.0]).map(Axis::or_listed);
+    let steps = [Tier { axes: coarse.into(), fine: false }, Tier { axes: axes(&FINE).into(), fine: true }];
+    first.into_iter().chain(steps).collect()
+}

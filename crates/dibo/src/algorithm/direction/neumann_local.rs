@@ -28,7 +28,7 @@ impl NeumannLocal {
 }
 
 impl<T: Real> Direction<T> for NeumannLocal {
-    fn room(&self, dx: usize, dy: usize) -> usize {
+    fn workspace(&self, dx: usize, dy: usize) -> usize {
         dx + 3 * dy
     }
 
@@ -38,10 +38,10 @@ impl<T: Real> Direction<T> for NeumannLocal {
         call: Call,
         [x, y, _]: [&[T]; 3],
         [dx, dy, _]: [&mut [T]; 3],
-        room: &mut [T],
+        workspace: &mut [T],
     ) -> Result<()> {
         let (Call { agent, k, .. }, second) = (call, products(problem)?);
-        let (gx, rest) = room.split_at_mut(x.len());
+        let (gx, rest) = workspace.split_at_mut(x.len());
         let (term, rest) = rest.split_at_mut(y.len());
         let (product, sum) = rest.split_at_mut(y.len());
         if call.wants(X) {

@@ -1,6 +1,7 @@
 //! The penalty's directions, f∇f + g∇g with (f, g) = (1, λ), and the Moreau envelope's, which are those of
 //! (μ, 1) with a spring 1/γ between y and z. A penalty divided by λ is Moreau's with μ = 1/λ and γ = ∞.
-use super::{Call, Direction, Rooms, X, Y, Z, by_agent};
+use super::{Call, Direction, X, Y, Z, by_agent};
+use crate::algorithm::Workspaces;
 use crate::error::Result;
 use crate::problem::{At, Bilevel, Penalty};
 use crate::rows::{Real, Stack};
@@ -41,12 +42,12 @@ impl<T: Real> Direction<T> for Penalised {
         call: Call,
         [x, y, z]: [&[T]; 3],
         [dx, dy, dz]: [&mut [T]; 3],
-        room: &mut [T],
+        workspace: &mut [T],
     ) -> Result<()> {
         let Call { agent, k, .. } = call;
         let penalty = self.factors(k);
         let (f, g) = (T::of(penalty.f), T::of(penalty.g));
-        let (gx, rest) = room.split_at_mut(x.len());
+        let (gx, rest) = workspace.split_at_mut(x.len());
         let gy = &mut rest[..y.len()];
         if call.wants(X) || call.wants(Z) {
             problem.grad_g(agent, k, x, z, gx, gy)?;
@@ -73,10 +74,10 @@ impl<T: Real> Direction<T> for Penalised {
         only: Option<usize>,
         v: &Stack<T, 3>,
         d: &mut Stack<T, 3>,
-        rooms: &Rooms<T>,
+        workspaces: &Workspaces<T>,
     ) -> Result<()> {
         if only.is_some() {
-            return by_agent(self, problem, at, only, v, d, rooms);
+            return by_agent(self, problem, at, only, v, d, workspaces);
         }
         problem.penalty_directions(at, self.factors(at.k), v, d)?;
         if self.gamma.is_some() {

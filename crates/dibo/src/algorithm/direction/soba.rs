@@ -15,10 +15,10 @@ impl<T: Real> Direction<T> for Soba {
         call: Call,
         [x, y, z]: [&[T]; 3],
         [dx, dy, dz]: [&mut [T]; 3],
-        room: &mut [T],
+        workspace: &mut [T],
     ) -> Result<()> {
         let (Call { agent, k, .. }, second) = (call, products(problem)?);
-        let (gx, rest) = room.split_at_mut(x.len());
+        let (gx, rest) = workspace.split_at_mut(x.len());
         let gy = &mut rest[..y.len()];
         if call.wants(X) || call.wants(Z) {
             problem.grad_f(agent, k, x, y, gx, gy)?;

@@ -33,7 +33,7 @@ impl SobaFd {
 }
 
 impl<T: Real> Direction<T> for SobaFd {
-    fn room(&self, dx: usize, dy: usize) -> usize {
+    fn workspace(&self, dx: usize, dy: usize) -> usize {
         2 * dx + 3 * dy
     }
 
@@ -43,10 +43,10 @@ impl<T: Real> Direction<T> for SobaFd {
         call: Call,
         [x, y, z]: [&[T]; 3],
         [dx, dy, dz]: [&mut [T]; 3],
-        room: &mut [T],
+        workspace: &mut [T],
     ) -> Result<()> {
         let Call { agent, k, .. } = call;
-        let (gx, rest) = room.split_at_mut(x.len());
+        let (gx, rest) = workspace.split_at_mut(x.len());
         let (hx, rest) = rest.split_at_mut(x.len());
         let (gy, rest) = rest.split_at_mut(y.len());
         let (hy, point) = rest.split_at_mut(y.len());

@@ -159,6 +159,12 @@ impl Mix {
         matches!(self, Mix::Ed | Mix::Extra)
     }
 
+    /// c of (1 − c) I + c W, unless told otherwise: ED and EXTRA need the eigenvalues of their matrix above
+    /// −1/3, which the lazy (I + W)/2 always has.
+    pub fn share(self) -> f64 {
+        if self.one_graph() { 0.5 } else { 1.0 }
+    }
+
     /// What these rules ask of graphs and weights together.
     pub fn needs_of(rules: &[Mix]) -> GraphNeeds {
         GraphNeeds {

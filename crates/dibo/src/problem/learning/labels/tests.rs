@@ -199,8 +199,8 @@ fn em_is_the_m_step() {
     assert!((posterior.iter().sum::<f64>() - 1.0).abs() < 1e-12);
 }
 
-/// Started from given rows, T's row of a class is the mean of what the model says of its checked rows, and the
-/// model learns the labels as they are.
+/// Started from given rows, T's row of a class is the mean of what the model says of its checked rows, and
+/// the model learns the labels as they are.
 #[test]
 fn a_start_from_given_rows_counts_checked_ones() {
     let sites = sites(3);

@@ -1,27 +1,40 @@
-//! What the methods with inner loops share: work of every owned agent on its row, with room of its thread.
-use super::direction::Rooms;
-use super::fill;
+//! What the methods with inner loops share.
 use super::stacks::zeros;
+use super::{Workspaces, fill};
 use crate::error::Result;
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Stack, Upper};
 
-/// Calls `job(row, agent, variable, room)` for every owned agent on all threads.
+/// One agent at its (x, y), with workspace for gradients by both.
+pub struct Local<'a, T> {
+    pub row: usize,
+    pub agent: usize,
+    pub x: &'a [T],
+    pub y: &'a [T],
+    pub gx: &'a mut [T],
+    pub gy: &'a mut [T],
+}
+
+/// Calls `job` for every owned agent, on all threads, with its row of `d` to write.
 pub fn each<T: Real>(
     d: &mut Stack<T, 1>,
+    (x, y): (&Stack<T, 1>, &Stack<T, 1>),
     network: &dyn Network<T>,
-    rooms: &Rooms<T>,
-    room: impl Fn(usize) -> usize + Sync,
-    job: impl Fn(usize, usize, &mut [T], &mut [T]) -> Result<()> + Sync,
+    workspaces: &Workspaces<T>,
+    job: impl Fn(Local<'_, T>, &mut [T]) -> Result<()> + Sync,
 ) -> Result<()> {
     let owned = network.owned();
     d.try_for_each_row(network.threads(), 1, |thread, row, [d]| {
-        rooms.with(thread, room(row), |room| job(row, owned[row], d, room))
+        let ([x], [y]) = (x.row(row), y.row(row));
+        workspaces.with(thread, x.len() + y.len(), |workspace| {
+            let (gx, gy) = workspace.split_at_mut(x.len());
+            job(Local { row, agent: owned[row], x, y, gx, gy }, d)
+        })
     })
 }
 
-/// One variable of the owned agents: x as the problem has it, or y.
+/// x as the problem has it, and y, where they start.
 pub fn variables<T: Real>(
     problem: &dyn Bilevel<T>,
     network: &dyn Network<T>,
@@ -42,7 +55,15 @@ pub fn check_rounds(name: &str, value: usize) -> Result<(), String> {
     }
 }
 
-/// `a = scale · a` for all of a stack.
+/// A share must be above 0 and at most 1.
+pub fn check_share(name: &str, value: f64) -> Result<(), String> {
+    match value > 0.0 && value <= 1.0 {
+        true => Ok(()),
+        false => Err(format!("{name} is {value}; it must be above 0 and at most 1")),
+    }
+}
+
+/// `a = by · a` for all of a stack.
 pub fn scale<T: Real>(a: &mut Stack<T, 1>, by: f64, network: &dyn Network<T>) {
     let by = T::of(by);
     a.for_each_row(network.threads(), 16, |_, _, [a]| a.iter_mut().for_each(|a| *a = by * *a));
