@@ -391,12 +391,16 @@ fn threads_do_not_change_a_bit() {
         ("400 agents, 300 features", Box::new(PolicyEvaluation::random(400, 10, 300, 8))),
         ("24 agents, quadratic", Box::new(Quadratic::random(24, 20, 50, 9, false))),
     ];
-    let check =
+    // Graphs of 400 agents take their time: each kind is made once.
+    let mut made = std::collections::HashMap::new();
+    let mut check =
         |algorithm: &dyn Algorithm<f64>, problem: &dyn Bilevel<f64>, place: &str, iterations: usize| {
             let start = random_start(problem, 10);
+            let (agents, needs) = (problem.agents(), algorithm.graph_needs());
+            let kind = (agents, needs.doubly_stochastic, needs.one_graph, algorithm.wishes().frozen_weights);
+            let sequence = made.entry(kind).or_insert_with(|| as_wanted(algorithm, &unbalanced(agents, 11)));
             let run = |threads: usize| {
-                let sequence = as_wanted(algorithm, &unbalanced(problem.agents(), 11));
-                let mut network = Simulator::new(sequence, Threads::new(threads));
+                let mut network = Simulator::new(sequence.clone(), Threads::new(threads));
                 let mut state = algorithm.start(problem, &mut network, Some(&start)).unwrap();
                 (0..iterations).for_each(|k| state.step(k, problem, &mut network).unwrap());
                 bits(&mut *state)

@@ -1,7 +1,6 @@
 //! DGD: a gradient step after the pull (combine then adapt) or before it (adapt then combine, diffusion).
 //! With a constant step it ends near the solution, not at it.
-use super::{Lanes, Mixer, Soft, Step};
-use crate::network::Lane;
+use super::{Mixer, Soft, Step};
 use crate::rows::{Real, Rows};
 
 pub struct Dgd<T> {
@@ -15,17 +14,6 @@ impl<T: Real> Mixer<T> for Dgd<T> {
             s.v.sub_scaled_columns(s.eta, s.m, s.threads);
         }
         self.soft.keep(s.v);
-    }
-
-    fn send<'a>(
-        &'a mut self,
-        _: usize,
-        v: &'a mut Rows<T>,
-        _: &'a Rows<T>,
-        _: &'a [T],
-        out: &mut Lanes<'a, T>,
-    ) {
-        out.put(Lane::pull(v));
     }
 
     fn after(&mut self, _: usize, s: Step<'_, T>) {

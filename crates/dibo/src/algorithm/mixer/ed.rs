@@ -1,6 +1,5 @@
 //! Exact Diffusion (D²): ψ⁺ = v − η m, v⁺ = W (v + ψ⁺ − ψ), from ψ = v. Exact, on one graph only.
-use super::{Lanes, Mixer, Soft, Step};
-use crate::network::Lane;
+use super::{Mixer, Soft, Step};
 use crate::rows::{Real, Rows};
 
 pub struct Ed<T> {
@@ -23,17 +22,6 @@ impl<T: Real> Mixer<T> for Ed<T> {
         s.v.add_scaled(-T::ONE, &self.psi, s.threads);
         std::mem::swap(&mut self.psi, &mut self.next);
         self.soft.keep(s.v);
-    }
-
-    fn send<'a>(
-        &'a mut self,
-        _: usize,
-        v: &'a mut Rows<T>,
-        _: &'a Rows<T>,
-        _: &'a [T],
-        out: &mut Lanes<'a, T>,
-    ) {
-        out.put(Lane::pull(v));
     }
 
     fn after(&mut self, _: usize, s: Step<'_, T>) {

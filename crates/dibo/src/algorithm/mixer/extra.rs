@@ -1,6 +1,5 @@
 //! EXTRA: v⁺ = W (2v − v₋) − η (m − m₋), from v₋ = v and m₋ = 0. Exact, on one graph only.
-use super::{Lanes, Mixer, Soft, Step};
-use crate::network::Lane;
+use super::{Mixer, Soft, Step};
 use crate::rows::{Real, Rows};
 
 pub struct Extra<T> {
@@ -25,17 +24,6 @@ impl<T: Real> Mixer<T> for Extra<T> {
         s.v.add(&self.old, s.threads);
         std::mem::swap(&mut self.old, &mut self.next);
         self.soft.keep(s.v);
-    }
-
-    fn send<'a>(
-        &'a mut self,
-        _: usize,
-        v: &'a mut Rows<T>,
-        _: &'a Rows<T>,
-        _: &'a [T],
-        out: &mut Lanes<'a, T>,
-    ) {
-        out.put(Lane::pull(v));
     }
 
     fn after(&mut self, _: usize, s: Step<'_, T>) {

@@ -35,15 +35,17 @@ pub trait Mixer<T: Real>: Send {
     }
     /// What every agent does alone before the round of a phase.
     fn before(&mut self, _phase: usize, _step: Step<'_, T>) {}
-    /// What is sent in it.
+    /// What is sent in it: decisions, unless a rule says more.
     fn send<'a>(
         &'a mut self,
-        phase: usize,
+        _phase: usize,
         v: &'a mut Rows<T>,
-        m: &'a Rows<T>,
-        eta: &'a [T],
+        _m: &'a Rows<T>,
+        _eta: &'a [T],
         out: &mut Lanes<'a, T>,
-    );
+    ) {
+        out.put(Lane::pull(v));
+    }
     /// What every agent does alone after it.
     fn after(&mut self, _phase: usize, _step: Step<'_, T>) {}
     /// Hears that m holds new directions.
