@@ -126,6 +126,29 @@ fn options_that_differ_are_named() {
     }
 }
 
+/// So does a graph file in which one link of the 34th of 37 graphs is another.
+#[test]
+fn graph_files_that_differ_are_named() {
+    let port = free_port();
+    let run = |own: &str, link: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let ring = r#"{"edges": [[0, 1], [1, 2], [2, 3], [3, 4], [4, 0]]}"#;
+        let mut graphs = vec![ring.to_string(); 37];
+        graphs[33] = ring.replace("[0, 1]", link);
+        std::fs::write(folder.path().join("graphs.json"), format!("[{}]", graphs.join(","))).unwrap();
+        let mut command = agent(folder.path(), own, port, &[]);
+        let file = SMALL.replace("kind = \"cycle\"\nnu = 0.3", "kind = \"file\"\nfile = \"graphs.json\"");
+        std::fs::write(folder.path().join("small.toml"), file).unwrap();
+        (command.stderr(Stdio::piped()).spawn().unwrap(), folder)
+    };
+    let (one, _one) = run("0-2", "[0, 1]");
+    let (two, _two) = run("3-4", "[0, 1], [0, 2]");
+    for output in [one.wait_with_output().unwrap(), two.wait_with_output().unwrap()] {
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("it differs in settings, seeds or"), "{said}");
+    }
+}
+
 /// From one folder a process runs once; `dibo status` shows what it waits for.
 #[test]
 fn a_second_start_is_refused_and_a_status_is_shown() {

@@ -48,7 +48,7 @@ pub struct Settings {
     /// Longest message.
     pub limit: usize,
     /// Bytes of each other process's messages that may wait for their round.
-    pub room: usize,
+    pub buffer: usize,
     /// Who this process is and whom it believes; without, anybody who reaches the network is believed.
     pub identity: Option<Arc<dyn Identity>>,
 }
@@ -69,7 +69,7 @@ impl Settings {
             patience,
             wait: Duration::from_secs(600),
             limit: 1 << 30,
-            room: 64 << 20,
+            buffer: 64 << 20,
             identity: None,
         }
     }
@@ -502,7 +502,9 @@ impl Node {
             }
             if now >= self.next_hello {
                 self.ask_greeting();
-                self.next_hello = now + GREETING / 5;
+                // Everybody hears it: the more there are, the rarer.
+                let many = u32::try_from(self.peers.len() / 10).unwrap_or(5).clamp(1, 5);
+                self.next_hello = now + many * (GREETING / 5);
             }
             self.pump(GREETING / 5);
         }

@@ -205,7 +205,7 @@ impl Node {
             return Ok(());
         }
         if !self.inbox.contains_key(&name) {
-            self.make_room(from, &name, packet.total)?;
+            self.make_space(from, &name, packet.total)?;
             let count = packet::parts(packet.total);
             let (parts, missing) = (vec![Bytes::new(); count as usize], (0..count).collect());
             let gap = Duration::ZERO;
@@ -234,7 +234,7 @@ impl Node {
     }
 
     /// Whether a message may wait for its round: only so many rounds and bytes of each process.
-    fn make_room(&mut self, from: u32, name: &Name, total: usize) -> Result<(), Refusal> {
+    fn make_space(&mut self, from: u32, name: &Name, total: usize) -> Result<(), Refusal> {
         if name.round > self.round + AHEAD {
             return Err(Refusal::TooEarly);
         }
@@ -242,7 +242,7 @@ impl Node {
         let early = match name.kind {
             // A process shows one state at a time.
             Kind::Views => others.any(|(n, _)| n.kind == Kind::Views && n.sender == name.sender),
-            _ => name.round > self.round && self.peers[&from].waiting + total > self.settings.room,
+            _ => name.round > self.round && self.peers[&from].waiting + total > self.settings.buffer,
         };
         if early {
             return Err(Refusal::TooEarly);
@@ -422,10 +422,20 @@ impl Node {
                 self.forget();
             }
             // What it says is believed when it comes by its key; that it may not have ours is believed here.
-            let told = self.peers.get(&name).and_then(|p| p.told);
-            if hello.answer.is_some() && told.is_none_or(|t| now.saturating_sub(t) >= GREETING / 10) {
-                self.peers.entry(name).and_modify(|p| p.told = Some(now));
-                self.introduce(name, hello.answer);
+            let due = |p: &&mut Peer| p.told.is_none_or(|t| now.saturating_sub(t) >= GREETING / 10);
+            if hello.answer.is_some()
+                && let Some(peer) = self.peers.get_mut(&name).filter(due)
+            {
+                peer.told = Some(now);
+                // One that names this life, and has shown its key, needs no introduction: a word by that key
+                // costs neither side a signature and asks for nothing. Where answers take long, two that
+                // introduce themselves to each other again and again would never end, and many such pairs
+                // hold up all.
+                let known = hello.known != 0 && hello.known == self.settings.incarnation;
+                match peer.proven && known {
+                    true => self.greet(To::Process(name), None, hello.answer),
+                    false => self.introduce(name, hello.answer),
+                }
             }
             return Ok(());
         }
