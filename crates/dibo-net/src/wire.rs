@@ -169,7 +169,7 @@ impl Endpoints {
         set("open/return_conditions/connect_scouted", "false".into())?;
         // A slow receiver is waited for, but a link that is stuck must be made anew (microseconds); soon by a
         // router, whose only thread waits there and which has nothing to wait for but greetings.
-        let stuck = if self.role == Role::Router { 200_000 } else { 15_000_000 };
+        let stuck = if self.role == Role::Router { 200_000 } else { 30_000_000 };
         set("transport/link/tx/queue/congestion_control/block/wait_before_close", stuck.to_string())?;
         if self.role != Role::Peer {
             // A router's only thread must not find a queue full: packets would be dropped, and what it must
@@ -392,11 +392,12 @@ impl Transport for Wire {
         }
         let Self { session, network, congestion, writers, .. } = self;
         let writer = writers.entry(to).or_insert_with(|| {
-            let key = match to {
-                To::All => format!("dibo/{network}/all"),
-                To::Process(p) => format!("dibo/{network}/to/{p}"),
+            // What is said to everybody is said again: one slow receiver must not hold up the others.
+            let (key, congestion) = match to {
+                To::All => (format!("dibo/{network}/all"), CongestionControl::Drop),
+                To::Process(p) => (format!("dibo/{network}/to/{p}"), *congestion),
             };
-            Writer::start(session, key, *congestion)
+            Writer::start(session, key, congestion)
         });
         let _ = writer.outbox.send(packet.finish());
     }

@@ -503,7 +503,7 @@ impl Node {
             if now >= self.next_hello {
                 self.ask_greeting();
                 // Everybody hears it: the more there are, the rarer.
-                let many = u32::try_from(self.peers.len() / 10).unwrap_or(5).clamp(1, 5);
+                let many = u32::try_from(self.peers.len() / 10).unwrap_or(10).clamp(1, 10);
                 self.next_hello = now + many * (GREETING / 5);
             }
             self.pump(GREETING / 5);
