@@ -134,7 +134,7 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("agreement", &["error", "mixing", "network", "rows"]),
     ("data", &["rng", "memory"]),
     ("problem", &["error", "kernels", "rows", "rng", "data"]),
-    ("algorithm", &["error", "rows", "network", "problem", "schedule"]),
+    ("algorithm", &["error", "rng", "rows", "network", "problem", "schedule"]),
     ("metrics", &["error", "algorithm", "problem", "rows"]),
     ("engine", &["algorithm", "error", "graph", "metrics", "mixing", "network", "problem", "rows"]),
     ("theory", &["error", "graph", "mixing", "problem", "rows"]),
