@@ -116,6 +116,9 @@ fn judged(claim: &Claim) -> Value {
         Verdict::Holds => ("yes", "✓"),
         Verdict::DoesNotHold => ("no", "✗"),
         Verdict::HoldsOnlyUnder(_) => ("partly", "◐"),
+        Verdict::TooClose => ("unknown", "≈"),
+        Verdict::ByConstruction => ("unknown", "="),
+        Verdict::OneSeed(_) => ("unknown", "1"),
         Verdict::NotMeasured => ("unknown", "–"),
     };
     let (id, statement, word) = (claim.id.as_str(), claim.statement.as_str(), claim.verdict.words());
