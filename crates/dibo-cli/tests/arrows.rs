@@ -24,7 +24,11 @@ const CRATES: &[Crate] = &[
         crates: &[],
         rooms: &[("samples", &[]), ("read", &["samples"]), ("model", &["samples"])],
     },
-    Crate { name: "dibo-paper", crates: &["dibo_report"], rooms: &[("claims", &[]), ("experiments", &[])] },
+    Crate {
+        name: "dibo-paper",
+        crates: &["dibo_report"],
+        rooms: &[("claims", &[]), ("experiments", &[]), ("kept", &["claims"]), ("page", &["claims", "kept"])],
+    },
     Crate {
         name: "dibo-cuda",
         crates: &["dibo"],
@@ -99,6 +103,7 @@ const CRATES: &[Crate] = &[
             ("bench", &[]),
             ("no_net", &[]),
             ("net", &["run"]),
+            ("paper", &[]),
             ("main", &[]),
         ],
     },
