@@ -1,5 +1,5 @@
-//! The page about the paper, made of the results that are kept: every figure and table with its command, every
-//! claim with its verdict. No number of it is typed by hand.
+//! The page about the paper, made of the results that are kept: every figure and table with its command,
+//! every claim with its verdict. No number of theirs is typed by hand.
 use crate::claims::{BOUNDS, JUDGES};
 use crate::kept::Kept;
 use dibo_report::report::words::number;

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 const ITERATIONS: usize = 30;
 
-/// How far apart numbers may be, relatively. FAB's dx is a difference of gradients times λ: rounding counts more.
+/// How far apart numbers may be, relatively. FAB's dx is a difference of gradients times λ: rounding counts
+/// more there.
 fn rtol(name: &str) -> f64 {
     if name.ends_with("fab") { 1e-10 } else { 1e-12 }
 }

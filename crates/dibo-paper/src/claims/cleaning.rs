@@ -316,7 +316,7 @@ pub fn c10(run: &Run<'_>) -> Judged {
         margins.push(Margin::new(name, worst).unit("in ln"));
     }
     let reading = "rms distance from the best fit against the number p of parameters, in parts of the \
-        largest value: linear means rising, and nearer to a + b·p than to the best of √p, log p and p^1.5. Memory is the measured peak where there is one, \
-        else the state's";
+        largest value: linear means rising, and nearer to a + b·p than to the best of √p, log p and p^1.5. \
+        Memory is the measured peak where there is one, else the state's";
     Ok((margins, list(texts), reading.into()))
 }

@@ -257,8 +257,8 @@ impl PolicyEvaluation {
         self
     }
 
-    /// From x = 0 with y and z at their solutions there, as the rate's theorem asks ([`Start::warm`]); for the
-    /// weights that the problem has now.
+    /// From x = 0 with y and z at their solutions there, as the rate's theorem asks ([`Start::warm`]), for
+    /// the weights that the problem has now.
     pub fn warm(mut self, lambda: Option<f64>) -> Self {
         self.start = Start::warm(&self, vec![0.0; self.features()], lambda);
         self
