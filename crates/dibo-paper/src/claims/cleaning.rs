@@ -274,8 +274,11 @@ fn parameters(hidden: f64) -> f64 {
     785.0 * hidden + 10.0 * (hidden + 1.0)
 }
 
+/// A law of growth and its name.
+type Law = (&'static str, fn(f64) -> f64);
+
 /// Laws that growth may follow instead of a line.
-const LAWS: [(&str, fn(f64) -> f64); 3] = [("√p", f64::sqrt), ("log p", f64::ln), ("p^1.5", |p| p.powf(1.5))];
+const LAWS: [Law; 3] = [("√p", f64::sqrt), ("log p", f64::ln), ("p^1.5", |p| p.powf(1.5))];
 
 /// Communication, memory and time grow linearly with the model.
 pub fn c10(run: &Run<'_>) -> Judged {
