@@ -15,6 +15,7 @@ mod net;
 #[cfg(not(feature = "net"))]
 #[path = "no_net.rs"]
 mod net;
+mod paper;
 mod peer;
 mod predict;
 mod run;
@@ -69,6 +70,8 @@ enum Command {
         /// A folder that `run` made
         folder: PathBuf,
     },
+    /// Make the page about the paper from the results that are kept in the repository
+    Paper(paper::Options),
     /// Print exact iterates of a small explicit problem, to cross-check another program
     Trace {
         /// A JSON file with problem, graphs, starts and settings
@@ -220,6 +223,7 @@ fn act(registry: &Registry, name: &str, command: Option<Command>) -> Result<Exit
             run::finish(registry, &folder, &manifest, &curves)?;
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Paper(options)) => paper::paper(&options),
         Some(Command::Trace { input }) => {
             let fail = || format!("cannot read {}", input.display());
             let text = std::fs::read_to_string(&input).with_context(fail)?;

@@ -4,5 +4,7 @@
 //! This is the one crate beside the methods' own that may name methods.
 pub mod claims;
 mod experiments;
+pub mod kept;
+pub mod page;
 
 pub use experiments::EXPERIMENTS;

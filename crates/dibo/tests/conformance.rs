@@ -560,15 +560,20 @@ fn one_agent_runs_iterative_differentiation() {
     let eta = 0.05;
     for problem in lone_problems() {
         let start = random_start(&*problem, 25);
-        for parameters in [
-            ("dl-push-sgd", json!({"eta": eta, "inner": INNER})),
-            ("dl-push-saga", json!({"eta": eta, "inner": INNER, "tracking": false})),
-        ] {
-            let (name, parameters) = parameters;
+        let untracked = json!({"tracking": false});
+        let cases = [("dl-push-sgd", json!({})), ("dl-push-saga", untracked)];
+        for ((name, mut parameters), begins) in
+            cases.into_iter().flat_map(|case| ["fresh", "kept"].map(|begins| (case.clone(), begins)))
+        {
+            (parameters["eta"], parameters["inner"]) = (json!(eta), json!(INNER));
+            parameters["inner_start"] = json!(begins);
             let (mut x, mut y) = (start.x[0].clone(), start.y[0].clone());
             for (k, state) in run_alone(name, parameters, &*problem, &start, 20).iter().enumerate() {
-                assert_row(&of(state, "x"), &x, &format!("{name} alone after {k}: x"));
-                assert_row(&of(state, "y"), &y, &format!("{name} alone after {k}: y"));
+                assert_row(&of(state, "x"), &x, &format!("{name}, {begins}, alone after {k}: x"));
+                assert_row(&of(state, "y"), &y, &format!("{name}, {begins}, alone after {k}: y"));
+                if begins == "fresh" {
+                    y = start.y[0].clone();
+                }
                 let mut path = vec![y.clone()];
                 for t in 0..INNER {
                     y = minus(&y, eta, &grad_g(&*problem, 0, k * INNER + t, &x, &y).1);

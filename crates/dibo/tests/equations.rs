@@ -12,7 +12,12 @@ use rand::RngExt;
 use serde_json::{Value, json};
 
 const ITERATIONS: usize = 30;
-const RTOL: f64 = 1e-10;
+
+/// How far apart numbers may be, relatively. FAB's dx is a difference of gradients times λ: rounding counts
+/// more there.
+fn rtol(name: &str) -> f64 {
+    if name.ends_with("fab") { 1e-10 } else { 1e-12 }
+}
 
 /// A problem over graphs from a start.
 struct Case {
@@ -125,7 +130,7 @@ fn compare(case: &Case, name: &str, parameters: Value, mut next: impl FnMut(usiz
         for (variable_name, expected) in next(k) {
             let place = format!("{name} on {} after {k} iterations: {variable_name}", case.name);
             let got = variable(&mut *state, variable_name).unwrap_or_else(|| panic!("{place} is missing"));
-            assert_close(&got, &expected, RTOL, &place);
+            assert_close(&got, &expected, rtol(name), &place);
         }
         if k < ITERATIONS {
             state.step(k, &*case.problem, &mut network).unwrap();
@@ -435,13 +440,22 @@ impl Method {
         links: &mut Links<'_>,
         gradient: &mut Gradient<'_>,
     ) -> Self {
-        // Only methods with a memory of gradients need one before the first iteration.
+        // Only methods with a memory of gradients need one before the first iteration; SAGA's table has the
+        // gradient of every block there.
+        let mut table = Vec::new();
         let d = match kind {
-            Kind::PushSgd | Kind::SubgradientPush | Kind::PushSaga { tracking: false } => Vec::new(),
+            Kind::PushSgd | Kind::SubgradientPush => Vec::new(),
+            Kind::PushSaga { tracking: false } if blocks == 1 => Vec::new(),
+            Kind::PushSaga { .. } => {
+                table = (0..blocks).map(|b| gradient(links, b, &x)).collect();
+                let zero = plus(&x, -1.0, &x);
+                table.iter().fold(zero, |sum, g| plus(&sum, 1.0 / blocks as f64, g))
+            }
             _ => gradient(links, 0, &x),
         };
+        table.resize(blocks, Vec::new());
         let w = vec![vec![1.0]; x.len()];
-        Method { kind, eta, u: x.clone(), w, x, t: d.clone(), table: vec![d.clone(); blocks], d }
+        Method { kind, eta, u: x.clone(), w, x, t: d.clone(), table, d }
     }
 
     /// u⁺ = B u, w⁺ = B w, x⁺ = u⁺/w⁺.
@@ -454,6 +468,12 @@ impl Method {
     fn track(&mut self, b: &Matrix, new_d: Matrix) {
         self.t = plus(&plus(&mixed(b, &self.t), 1.0, &new_d), -1.0, &self.d);
         self.d = new_d;
+    }
+
+    /// The sample of iteration k: of SAGA's blocks one is drawn, the same number by all agents.
+    fn sample(&self, k: usize) -> usize {
+        let blocks = self.table.len();
+        k / blocks * blocks + stream(0, Purpose::Batch, 0, k as u64).random_range(0..blocks)
     }
 
     /// SAGA: ∇F_b(x) − table_b + mean(table), then table_b = ∇F_b(x), where b is the block of sample k.
@@ -499,8 +519,9 @@ impl Method {
                 self.push(&b);
             }
             Kind::PushSaga { tracking: false } => {
-                let d = gradient(links, k, &self.x);
-                let d = self.saga(k, d);
+                let sample = self.sample(k);
+                let d = gradient(links, sample, &self.x);
+                let d = self.saga(sample, d);
                 let (_, b) = links.next();
                 self.u = plus(&self.u, -eta, &d);
                 self.d = d;
@@ -510,8 +531,9 @@ impl Method {
                 let (_, b) = links.next();
                 self.u = plus(&self.u, -eta, &self.t);
                 self.push(&b);
-                let new_d = gradient(links, k + 1, &self.x);
-                let new_d = self.saga(k + 1, new_d);
+                let sample = self.sample(k + 1);
+                let new_d = gradient(links, sample, &self.x);
+                let new_d = self.saga(sample, new_d);
                 self.track(&b, new_d);
             }
             Kind::PushAsgd { beta } => {
@@ -662,13 +684,18 @@ impl SingleLevel<f64> for Blocks {
 #[test]
 fn double_loops_differentiate_their_inner_iterations() {
     const INNER: usize = 4;
-    for case in cases() {
+    let all = [true, false].into_iter().flat_map(|fresh| cases().into_iter().map(move |case| (case, fresh)));
+    for (case, fresh) in all {
         for (name, kind, json, eta) in single_level_settings() {
             if matches!(kind, Kind::PushDiging | Kind::SubgradientPush) {
                 continue; // The paper has no double loop of these.
             }
             let mut json = json;
             json["inner"] = json!(INNER);
+            // A fresh start is what is taken where nothing is said.
+            if !fresh {
+                json["inner_start"] = json!("kept");
+            }
             let (problem, weights) = (&*case.problem, weights(&case.sequence));
             let mut links = Links { weights: &weights, round: 0 };
             let lower_gradient = |x: &Matrix, k: usize, y: &Matrix| -> Matrix {
@@ -678,35 +705,42 @@ fn double_loops_differentiate_their_inner_iterations() {
             let mut inner = Method::new(kind, eta, case.start.y.clone(), 1, &mut links, &mut |_, k, y| {
                 lower_gradient(&start_x, k, y)
             });
-            let hypergradient = |sample: usize, x: &Matrix, path: &[Matrix]| -> Matrix {
+            let hypergradient = |of: usize, sample: usize, x: &Matrix, path: &[Matrix]| -> Matrix {
                 let mut h = x.clone();
                 for i in 0..x.len() {
                     let (hi, mut p) = grad_f(problem, i, sample, &x[i], &path[INNER][i]);
                     h[i] = hi;
                     for t in (0..INNER).rev() {
-                        let k = sample * INNER + t;
-                        let (xy, yy) = products(problem, i, k, &x[i], &path[t][i], &p);
-                        (0..h[i].len()).for_each(|c| h[i][c] -= eta(k) * xy[c]);
-                        (0..p.len()).for_each(|c| p[c] -= eta(k) * yy[c]);
+                        let (xy, yy) = products(problem, i, sample * INNER + t, &x[i], &path[t][i], &p);
+                        let alpha = eta(of * INNER + t);
+                        (0..h[i].len()).for_each(|c| h[i][c] -= alpha * xy[c]);
+                        (0..p.len()).for_each(|c| p[c] -= alpha * yy[c]);
                     }
                 }
                 h
             };
-            // One inner loop an outer iteration, at the first point that is asked for, also where two
-            // gradients are (Push-ASGD).
+            // Every point has an inner loop of its own; who asks again at the same point, with another
+            // sample (Push-ASGD), gets the derivative along the path that was found there.
             let mut path: Vec<Matrix> = Vec::new();
-            let mut last_sample = None;
+            let (mut place, mut of) = (None, 0);
             let mut gradient =
                 |links: &mut Links<'_>, sample: usize, x: &Matrix, inner: &mut Method| -> Matrix {
-                    if last_sample != Some(sample) {
-                        last_sample = Some(sample);
+                    if place.as_ref() != Some(x) {
+                        (place, of) = (Some(x.clone()), sample);
+                        let mut lower = |_: &mut Links<'_>, k: usize, y: &Matrix| lower_gradient(x, k, y);
+                        if fresh {
+                            *inner =
+                                Method::new(kind, eta, case.start.y.clone(), 1, links, &mut |l, k, y| {
+                                    lower(l, sample * INNER + k, y)
+                                });
+                        }
                         path = vec![inner.x.clone()];
                         for t in 0..INNER {
-                            inner.step(sample * INNER + t, links, &mut |_, k, y| lower_gradient(x, k, y));
+                            inner.step(sample * INNER + t, links, &mut lower);
                             path.push(inner.x.clone());
                         }
                     }
-                    hypergradient(sample, x, &path)
+                    hypergradient(of, sample, x, &path)
                 };
             let mut outer = Method::new(kind, eta, case.start.x.clone(), 1, &mut links, &mut |l, k, x| {
                 gradient(l, k, x, &mut inner)

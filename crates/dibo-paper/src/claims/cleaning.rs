@@ -1,8 +1,8 @@
 //! C2, C4 to C8 and C10: hyper-cleaning in time, over unlike agents, networks and model sizes.
-use super::learning::{ACCURACY, baselines, best, fabs, label, last, values};
-use dibo_report::judge::{Judged, Run, fit, list};
+use super::bounds::*;
+use super::learning::{ACCURACY, baselines, chosen, fabs, label, last, values};
+use dibo_report::judge::{Judged, Margin, Run, fit, list};
 use dibo_report::report::average::Point;
-use dibo_report::report::claims::Verdict::{self, DoesNotHold, Holds, HoldsOnlyUnder};
 use dibo_report::report::words::{quantity, without};
 
 /// The series of one method at each value of a setting, smallest value first.
@@ -55,10 +55,10 @@ fn sound_sweeps(run: &Run<'_>, key: &str) -> Result<(Vec<Sweep>, bool), String> 
     }
 }
 
-/// FAB's sweep with the highest accuracy at the end, over all values.
+/// FAB's sweep with the least validation loss at the end, over all values.
 fn best_fab<'a>(run: &Run<'_>, all: &'a [Sweep]) -> Result<&'a Sweep, String> {
-    let mean = |s: &Sweep| s.at.iter().map(|(_, i)| last(run, *i, ACCURACY)).sum::<f64>() / s.at.len() as f64;
-    let fab = all.iter().filter(|s| s.is_fab(run)).max_by(|a, b| mean(a).total_cmp(&mean(b)));
+    let mean = |s: &Sweep| s.at.iter().map(|(_, i)| last(run, *i, "loss")).sum::<f64>() / s.at.len() as f64;
+    let fab = all.iter().filter(|s| s.is_fab(run)).min_by(|a, b| mean(a).total_cmp(&mean(b)));
     fab.ok_or("FAB was not run to its ends with a moving upper variable at two values".into())
 }
 
@@ -69,11 +69,18 @@ fn value_at(curve: &[Point], x: f64) -> f64 {
 
 /// FAB above all baselines in time.
 pub fn c2(run: &Run<'_>) -> Judged {
-    let (mut texts, mut won, mut all) = (Vec::new(), Vec::new(), 0);
+    let (mut texts, mut margins) = (Vec::new(), Vec::new());
     for cr in values(run, &run.series(|_| true), "problem.cr") {
         let here = |i: &usize| run.text(*i, "problem.cr") == cr;
-        let (fab, _) =
-            best(run, fabs(run, true).into_iter().filter(here)).ok_or("FAB was not run to an end")?;
+        let ours: Vec<usize> = fabs(run, true).into_iter().filter(here).collect();
+        if ours.is_empty() {
+            return Err("FAB was not run".into());
+        }
+        let Some((fab, _)) = chosen(run, ours.into_iter()) else {
+            margins.push(Margin::fact(format!("cr = {cr}"), false));
+            texts.push(format!("cr={cr}: FAB diverged"));
+            continue;
+        };
         let rivals: Vec<usize> =
             baselines(run).into_iter().filter(here).filter(|i| !run.failed(*i)).collect();
         let seconds = |i: usize| run.mean(i, |r| r.seconds);
@@ -86,10 +93,7 @@ pub fn c2(run: &Run<'_>) -> Judged {
             .filter(|r| r.1.is_finite())
             .max_by(|a, b| a.1.total_cmp(&b.1));
         let (rival, there) = rival.ok_or("no baseline that was run to its end has a curve in time")?;
-        all += 1;
-        if at(fab) > there {
-            won.push(cr.clone());
-        }
+        margins.push(Margin::new(format!("cr = {cr}"), at(fab) - there).unit("points"));
         texts.push(format!(
             "cr={cr}, after {}: FAB {:.2} %, {} {there:.2} %",
             quantity("seconds", until),
@@ -97,14 +101,11 @@ pub fn c2(run: &Run<'_>) -> Judged {
             run.name(rival)
         ));
     }
-    let verdict = match won.len() {
-        _ if all == 0 => return Err("nothing was run".into()),
-        w if w == all => Holds,
-        0 => DoesNotHold,
-        _ => HoldsOnlyUnder(format!("cr = {}", won.join(", "))),
-    };
+    if margins.is_empty() {
+        return Err("nothing was run".into());
+    }
     Ok((
-        verdict,
+        margins,
         list(texts),
         "mean test accuracy when the first of the methods has done its iterations; seconds of iterations on \
         this machine"
@@ -121,50 +122,47 @@ pub fn c4(run: &Run<'_>) -> Judged {
     if rivals.is_empty() {
         return Err("no baseline was run to its ends at two values of ρ".into());
     }
-    let least = rivals.iter().all(|s| fall(fab) < fall(s));
-    let degrade = fall(fab) > 0.0 && rivals.iter().all(|s| fall(s) > 0.0);
+    let least = |of: &mut dyn Iterator<Item = f64>| of.fold(f64::INFINITY, f64::min);
+    let degrade = least(&mut rivals.iter().map(|s| fall(s)).chain([fall(fab)]));
+    let lead = least(&mut rivals.iter().map(|s| fall(s) - fall(fab)));
     let text = list(all.iter().map(|s| format!("{} {:+.2} points", s.name, -fall(s))));
-    let verdict = match (degrade, least) {
-        (true, true) => Holds,
-        (false, true) => HoldsOnlyUnder("\"FAB the least\": not all degrade".into()),
-        (true, false) => HoldsOnlyUnder("\"all degrade\": FAB does not degrade the least".into()),
-        _ => DoesNotHold,
-    };
+    let margins = vec![
+        Margin::new("“all degrade”", degrade).unit("points"),
+        Margin::new("“FAB the least”", lead).unit("points"),
+    ];
     let (low, high) = (fab.at[0].0, fab.at[fab.at.len() - 1].0);
     Ok((
-        verdict,
+        margins,
         text,
         format!("change of the final accuracy from ρ = {high} to ρ = {low}; FAB is {}", fab.name),
     ))
 }
 
-/// Holds, holds only for some methods (where others diverged at most for some), or for none.
-fn for_these(good: &[&Sweep], all: &[Sweep], lost: bool) -> Verdict {
-    match good.len() {
-        n if n == all.len() && !lost => Holds,
-        0 => DoesNotHold,
-        _ => HoldsOnlyUnder(list(good.iter().map(|s| s.name.clone()))),
-    }
+/// One margin for each of these methods, and one against the claim where others diverged.
+fn for_these(all: &[Sweep], lost: bool, margin: impl Fn(&Sweep) -> f64) -> Vec<Margin> {
+    let each = all.iter().map(|s| Margin::new(s.name.clone(), margin(s)));
+    each.chain(lost.then(|| Margin::fact("the methods that diverged", false))).collect()
 }
 
 /// ρ hardly changes memory.
 pub fn c5(run: &Run<'_>) -> Judged {
     let all = sweeps(run, "problem.rho")?;
-    let held = |i: usize| run.mean(i, |r| r.state_bytes as f64);
+    let held = |i: usize| run.mean(i, |r| r.memory.peak_bytes as f64);
+    if all.iter().flat_map(|s| &s.at).any(|(_, i)| run.runs(*i).any(|r| r.memory.peak_bytes == 0)) {
+        return Err("the peak memory was not measured: runs went side by side (run.alone = true)".into());
+    }
     let spread = |s: &Sweep| {
         let sizes = s.at.iter().map(|(_, i)| held(*i));
         let (least, most) = sizes.fold((f64::INFINITY, 0.0f64), |(a, b), v| (a.min(v), b.max(v)));
         (most - least) / most
     };
     let text = list(all.iter().map(|s| {
-        format!("{} {:.2} % of {}", s.name, 100.0 * spread(s), quantity("state_bytes", held(s.ends().0)))
+        format!("{} {:.2} % of {}", s.name, 100.0 * spread(s), quantity("peak_bytes", held(s.ends().0)))
     }));
-    let flat: Vec<&Sweep> = all.iter().filter(|s| spread(s) < 0.05).collect();
     Ok((
-        for_these(&flat, &all, false),
+        for_these(&all, false, |s| MEMORY_SAME - spread(s)),
         text,
-        "largest difference of the state's memory between values of ρ (the data is the same); hardly means \
-        by less than 5 %"
+        "largest difference of the measured peak memory between values of ρ; hardly means by less than 5 %"
             .into(),
     ))
 }
@@ -183,9 +181,8 @@ pub fn c6(run: &Run<'_>) -> Judged {
         return Err("there are no accuracy curves".into());
     }
     let text = list(all.iter().map(|s| format!("{} {:.2} points", s.name, spread(s))));
-    let flat: Vec<&Sweep> = all.iter().filter(|s| spread(s) <= 1.0).collect();
     Ok((
-        for_these(&flat, &all, lost),
+        for_these(&all, lost, |s| PEAK_SAME - spread(s)),
         text,
         "difference of the highest accuracy along the mean curves between values of ν; hardly means by 1 \
         point at most"
@@ -207,7 +204,8 @@ pub fn c7(run: &Run<'_>) -> Judged {
         return Err("the curves have too few evaluations to see how steady they are".into());
     }
     let dearer = all.iter().all(|s| cost(s.ends().1) > cost(s.ends().0));
-    let steadier: Vec<&Sweep> = all.iter().filter(|s| wobble(s.ends().1) < wobble(s.ends().0)).collect();
+    let gain = |s: &Sweep| (wobble(s.ends().0) / wobble(s.ends().1)).ln();
+    let growth = |s: &Sweep| (cost(s.ends().1) / cost(s.ends().0)).ln();
     let text = list(all.iter().map(|s| {
         let (low, high) = s.ends();
         let bytes = |i: usize| quantity("bytes_per_iteration", cost(i));
@@ -220,14 +218,11 @@ pub fn c7(run: &Run<'_>) -> Judged {
             bytes(high)
         )
     }));
-    let verdict = match (dearer, steadier.len()) {
-        (true, s) if s == all.len() && !lost => Holds,
-        (true, 0) => HoldsOnlyUnder("\"costs more\": no method is steadier".into()),
-        (true, _) => HoldsOnlyUnder(list(steadier.iter().map(|s| s.name.clone()))),
-        _ => DoesNotHold,
-    };
+    let steadier = for_these(&all, lost, gain).into_iter().map(|m| m.only_if(dearer));
+    let least = all.iter().map(growth).fold(f64::INFINITY, f64::min);
+    let dear = Margin::new("“costs more”", least).by_construction();
     Ok((
-        verdict,
+        steadier.chain([dear]).collect(),
         text,
         "from the smallest to the largest ν: mean change of the accuracy between evaluations in the second \
         half, bytes an iteration"
@@ -238,7 +233,7 @@ pub fn c7(run: &Run<'_>) -> Judged {
 /// FAB communicates most.
 pub fn c8(run: &Run<'_>) -> Judged {
     let cost = |i: usize| run.mean(i, |r| r.bytes as f64 / r.iterations.max(1) as f64);
-    let (mut holds, mut texts) = (true, Vec::new());
+    let (mut margins, mut texts) = (Vec::new(), Vec::new());
     for cell in run.cells() {
         let fab = cell
             .series
@@ -254,7 +249,7 @@ pub fn c8(run: &Run<'_>) -> Judged {
             .filter(|i| run.algorithm(*i) != "fab")
             .max_by(|a, b| cost(*a).total_cmp(&cost(*b)));
         let Some(rival) = rival.filter(|_| fab.is_finite()) else { continue };
-        holds &= fab > cost(rival);
+        margins.push(Margin::ratio(cell.name.clone(), cost(rival), fab).by_construction());
         let bytes = |v: f64| quantity("bytes_per_iteration", v);
         texts.push(
             format!("{} FAB {}, {} {}", cell.name, bytes(fab), run.name(rival), bytes(cost(rival)))
@@ -266,9 +261,11 @@ pub fn c8(run: &Run<'_>) -> Judged {
         return Err("FAB and a baseline were not run side by side".into());
     }
     Ok((
-        if holds { Holds } else { DoesNotHold },
+        margins,
         list(texts),
-        "bytes an iteration over all links, against the baseline that sends most".into(),
+        "bytes an iteration over all links, against the baseline that sends most: what a method sends \
+        follows from its updates"
+            .into(),
     ))
 }
 
@@ -276,6 +273,12 @@ pub fn c8(run: &Run<'_>) -> Judged {
 fn parameters(hidden: f64) -> f64 {
     785.0 * hidden + 10.0 * (hidden + 1.0)
 }
+
+/// A law of growth and its name.
+type Law = (&'static str, fn(f64) -> f64);
+
+/// Laws that growth may follow instead of a line.
+const LAWS: [Law; 3] = [("√p", f64::sqrt), ("log p", f64::ln), ("p^1.5", |p| p.powf(1.5))];
 
 /// Communication, memory and time grow linearly with the model.
 pub fn c10(run: &Run<'_>) -> Judged {
@@ -292,28 +295,31 @@ pub fn c10(run: &Run<'_>) -> Judged {
         ("memory", &memory),
         ("time", &|i| per(i, run.mean(i, |r| r.seconds))),
     ];
-    let (mut straight, mut texts) = (Vec::new(), Vec::new());
+    let (mut margins, mut texts) = (Vec::new(), Vec::new());
     for (name, cost) in costs {
-        let mut worst = 0.0f64;
+        let mut worst = f64::INFINITY;
         for s in &all {
             let points: Vec<(f64, f64)> = s.at.iter().map(|(h, i)| (parameters(*h), cost(*i))).collect();
             let most = points.iter().map(|p| p.1).fold(0.0, f64::max);
-            let line = fit(&points).ok_or("a cost is not finite")?;
-            let off = line.rms / most;
-            worst = worst.max(if line.slope > 0.0 { off } else { f64::INFINITY });
-            texts.push(format!("{}, {name}: off a line by {:.1} %", s.name, 100.0 * off));
+            let off = |law: fn(f64) -> f64| {
+                let line = fit(&points.iter().map(|(p, c)| (law(*p), c / most)).collect::<Vec<_>>());
+                line.map(|line| (line.rms.max(1e-9), line.slope))
+            };
+            let (line, slope) = off(|p| p).ok_or("a cost is not finite")?;
+            let others = LAWS.iter().filter_map(|(law, of)| Some((*law, off(*of)?.0)));
+            let (law, rival) = others.min_by(|a, b| a.1.total_cmp(&b.1)).ok_or("a cost is not finite")?;
+            worst = worst.min(if slope > 0.0 { (rival / line).ln() } else { f64::NEG_INFINITY });
+            texts.push(format!(
+                "{}, {name}: off a + b·p by {:.2} %, off a + b·{law} by {:.2} %",
+                s.name,
+                100.0 * line,
+                100.0 * rival
+            ));
         }
-        if worst < 0.05 {
-            straight.push(name);
-        }
+        margins.push(Margin::new(name, worst).unit("in ln"));
     }
-    let verdict = match straight.len() {
-        3 => Holds,
-        0 => DoesNotHold,
-        _ => HoldsOnlyUnder(straight.join(" and ")),
-    };
-    let reading = "rms distance from the best straight line against the number of parameters, in parts of \
-        the largest value; linear means below 5 %, rising. Memory is the measured peak where there is one, \
-        else the state's";
-    Ok((verdict, list(texts), reading.into()))
+    let reading = "rms distance from the best fit against the number p of parameters, in parts of the \
+        largest value: linear means rising, and nearer to a + b·p than to the best of √p, log p and p^1.5. \
+        Memory is the measured peak where there is one, else the state's";
+    Ok((margins, list(texts), reading.into()))
 }

@@ -1,7 +1,7 @@
 //! P6 to P15: FAB against the double-loop baselines.
-use dibo_report::judge::{Cell, Judged, Run, list};
+use super::bounds::*;
+use dibo_report::judge::{Cell, Judged, Margin, Run, list};
 use dibo_report::report::average::Point;
-use dibo_report::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
 use dibo_report::report::words::{number, quantity};
 
 const ERROR: &str = "relative_error";
@@ -34,22 +34,26 @@ fn lowest(curve: &[Point]) -> Option<Point> {
     curve.iter().copied().min_by(|a, b| a.y.total_cmp(&b.y))
 }
 
-/// Holds, holds only in the cells named, or does not hold.
-fn in_cells(good: &[String], all: usize) -> dibo_report::report::claims::Verdict {
-    match good.len() {
-        n if n == all => Holds,
-        0 => DoesNotHold,
-        _ => HoldsOnlyUnder(good.join("; ")),
-    }
+/// The smallest of these.
+fn least(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().fold(f64::INFINITY, f64::min)
 }
+
+/// Whether a double loop's inner loops go on where the last one ended; and both in words.
+fn kept(run: &Run<'_>, series: usize) -> bool {
+    run.text(series, "algorithm.inner_start") == "kept"
+}
+
+const STARTS: [&str; 2] = ["inner loops that start anew", "inner loops that go on"];
 
 pub fn p6(run: &Run<'_>) -> Judged {
     let cells = cells(run)?;
-    let mut good = Vec::new();
+    let mut margins = Vec::new();
     for (cell, fab, baselines) in &cells {
-        let lower = |metric: &str| baselines.iter().all(|b| run.end(*fab, metric) < run.end(*b, metric));
-        if !run.failed(*fab) && lower(ERROR) && lower("objective") {
-            good.push(cell.name.clone());
+        for (metric, word) in [(ERROR, "error"), ("objective", "loss")] {
+            let what = format!("{} {word}", cell.name).trim().to_string();
+            let rival = least(baselines.iter().map(|b| run.end(*b, metric)));
+            margins.push(Margin::ratio(what, run.end(*fab, metric), rival).only_if(!run.failed(*fab)));
         }
     }
     let fab = range(cells.iter().map(|c| run.end(c.1, ERROR)));
@@ -62,40 +66,43 @@ pub fn p6(run: &Run<'_>) -> Judged {
     let best = best.fold(f64::INFINITY, f64::min);
     let reading = format!(
         "at the printed steps and T = 20 inner iterations; mean relative error over the last tenth of the \
-        run (the loss F agrees); the lowest error that any baseline passes on its way is {}",
+        run, and of the loss F; the lowest error that any baseline passes on its way is {}",
         number(best)
     );
     let settings = if cells.len() == 1 { "one setting".into() } else { format!("{} settings", cells.len()) };
-    Ok((
-        in_cells(&good, cells.len()),
-        format!("FAB {}, baselines {} over {settings}", span(fab), span(others)),
-        reading,
-    ))
+    Ok((margins, format!("FAB {}, baselines {} over {settings}", span(fab), span(others)), reading))
 }
 
 pub fn p7(run: &Run<'_>) -> Judged {
     let cells = cells(run)?;
-    let (mut good, mut crossings, mut by_time) = (Vec::new(), Vec::new(), 0);
+    let (mut margins, mut crossings, mut by_time) = (Vec::new(), Vec::new(), 0);
     let mut pairs = 0;
     for (cell, fab, baselines) in &cells {
         let (ours, ours_in_time) = (run.curve(*fab, "iteration", ERROR), run.curve(*fab, "seconds", ERROR));
-        let mut all = true;
+        let mut by_start = [f64::INFINITY; 2];
         for b in baselines {
             pairs += 1;
             let theirs = run.curve(*b, "iteration", ERROR);
-            let gaps: Vec<(f64, bool)> =
-                ours.iter().zip(&theirs).filter(|(o, t)| o.x == t.x).map(|(o, t)| (o.x, o.y < t.y)).collect();
-            let behind = gaps.iter().rev().find(|(x, ahead)| !ahead && *x > 0.0).map(|g| g.0);
-            all &= behind.is_some() && gaps.last().is_some_and(|g| g.1);
-            crossings.extend(behind.filter(|_| gaps.last().is_some_and(|g| g.1)));
+            // How far ahead FAB is at each evaluation: it must be behind somewhere, and ahead at the end.
+            let gaps: Vec<(f64, f64)> = ours
+                .iter()
+                .zip(&theirs)
+                .filter(|(o, t)| o.x == t.x && o.x > 0.0)
+                .map(|(o, t)| (o.x, (t.y / o.y).ln()))
+                .collect();
+            let (behind, end) = (-least(gaps.iter().map(|g| g.1)), gaps.last().map_or(f64::NAN, |g| g.1));
+            let margin = &mut by_start[usize::from(kept(run, *b))];
+            *margin = margin.min(behind).min(if end.is_nan() { f64::NEG_INFINITY } else { end });
+            crossings.extend(gaps.iter().rev().find(|g| g.1 <= 0.0).filter(|_| end > 0.0).map(|g| g.0));
             // Is FAB ahead at every moment of the clock?
             let at =
                 |t: f64| ours_in_time.iter().take_while(|p| p.x <= t).last().map_or(f64::INFINITY, |p| p.y);
             let ahead = run.curve(*b, "seconds", ERROR).iter().skip(1).all(|p| at(p.x) <= p.y);
             by_time += usize::from(ahead);
         }
-        if all && !run.failed(*fab) {
-            good.push(cell.name.clone());
+        for (margin, words) in by_start.into_iter().zip(STARTS).filter(|(m, _)| *m < f64::INFINITY) {
+            let what = format!("{} {words}", cell.name).trim().to_string();
+            margins.push(Margin::new(what, margin).unit("in ln").only_if(!run.failed(*fab)));
         }
     }
     let number = if crossings.is_empty() {
@@ -108,7 +115,7 @@ pub fn p7(run: &Run<'_>) -> Judged {
         baseline has 20 inner ones; by the clock FAB is ahead at every moment against {by_time} of {pairs} \
         baselines"
     );
-    Ok((in_cells(&good, cells.len()), number, reading))
+    Ok((margins, number, reading))
 }
 
 pub fn p8(run: &Run<'_>) -> Judged {
@@ -116,36 +123,45 @@ pub fn p8(run: &Run<'_>) -> Judged {
     if series.is_empty() {
         return Err("DL-Push-SGD was not run".into());
     }
-    let (mut drops, mut rests, mut rises, mut each) = (true, true, false, Vec::new());
-    for i in &series {
-        let curve = run.curve(*i, "iteration", ERROR);
-        let (Some(first), Some(last), Some(low)) = (curve.first(), curve.last(), lowest(&curve)) else {
-            return Err("no curve".into());
-        };
-        let middle = curve.iter().find(|p| p.x >= 0.75 * last.x).map_or(f64::NAN, |p| p.y);
-        drops &= low.y < 0.7 * first.y && low.x < 0.2 * last.x;
-        rests &= !run.failed(*i) && (last.y - middle).abs() < 0.1 * middle;
-        rises |= last.y > 1.2 * low.y;
-        each.push((low, last.y));
+    let (mut margins, mut texts) = (Vec::new(), Vec::new());
+    for (goes_on, words) in [false, true].into_iter().zip(STARTS) {
+        let here: Vec<usize> = series.iter().copied().filter(|i| kept(run, *i) == goes_on).collect();
+        if here.is_empty() {
+            continue;
+        }
+        let stages = here.iter().map(|i| stagnation(run, *i)).collect::<Result<Vec<_>, _>>()?;
+        let [low, at, end] = [|s: &Stagnation| s.low.y, |s: &Stagnation| s.low.x, |s: &Stagnation| s.end]
+            .map(|of| span(range(stages.iter().map(of))));
+        texts.push(format!("{words}: error falls to {low} at iteration {at}, ends at {end}"));
+        let rests = least(stages.iter().map(|s| s.rests));
+        margins.push(Margin::new(format!("{words}, “stagnates” read as “comes to rest”"), rests));
+        let stays = least(stages.iter().map(|s| s.stays)).min(rests);
+        margins.push(Margin::new(words, stays));
     }
-    let (low, at, end) = (
-        range(each.iter().map(|e| e.0.y)),
-        range(each.iter().map(|e| e.0.x)),
-        range(each.iter().map(|e| e.1)),
-    );
-    let number = format!("error falls to {} at iteration {}, ends at {}", span(low), span(at), span(end));
-    let verdict = match (drops && rests, rises) {
-        (true, false) => Holds,
-        (true, true) => HoldsOnlyUnder(format!(
-            "“stagnates” read as “comes to rest”: after its drop it rises and rests at {}",
-            span(end)
-        )),
-        _ => DoesNotHold,
-    };
     let reading = "drop: below 70 % of the start within the first fifth; rest: less than 10 % change over \
-        the last quarter. T short inner steps leave most of the hypergradient's second part out, so the \
-        method rests elsewhere";
-    Ok((verdict, number, reading.into()))
+        the last quarter; stagnates: at most 20 % above the lowest point. T short inner steps leave most of \
+        the hypergradient's second part out, so the method rests elsewhere than at the solution";
+    Ok((margins, list(texts), reading.into()))
+}
+
+/// How a curve drops and comes to rest: how far both are so, and how far it also stays at what it fell to.
+struct Stagnation {
+    rests: f64,
+    stays: f64,
+    low: Point,
+    end: f64,
+}
+
+fn stagnation(run: &Run<'_>, series: usize) -> Result<Stagnation, String> {
+    let curve = run.curve(series, "iteration", ERROR);
+    let (Some(first), Some(last), Some(low)) = (curve.first(), curve.last(), lowest(&curve)) else {
+        return Err("no curve".into());
+    };
+    let early = least(curve.iter().filter(|p| p.x < 0.2 * last.x).map(|p| p.y));
+    let middle = curve.iter().find(|p| p.x >= 0.75 * last.x).map_or(f64::NAN, |p| p.y);
+    let drop = (DROP * first.y / early).ln();
+    let rest = if run.failed(series) { f64::NEG_INFINITY } else { REST - (last.y / middle - 1.0).abs() };
+    Ok(Stagnation { rests: drop.min(rest), stays: (RISE * low.y / last.y).ln(), low, end: last.y })
 }
 
 pub fn p9(run: &Run<'_>) -> Judged {
@@ -157,7 +173,7 @@ pub fn p9(run: &Run<'_>) -> Judged {
         }
         kinds
     });
-    let (mut good, mut each) = (Vec::new(), Vec::new());
+    let (mut margins, mut each) = (Vec::new(), Vec::new());
     for kind in &kinds {
         let mut of_kind: Vec<_> =
             cells.iter().filter(|c| run.text(c.1, "problem.noise_on") == *kind).collect();
@@ -179,12 +195,10 @@ pub fn p9(run: &Run<'_>) -> Judged {
             "noise on {kind}: FAB ×{fab:.2} (to {}), baselines at most ×{others:.2}",
             number(run.end(loud.1, ERROR))
         ));
-        if fab > others {
-            good.push(format!("noise on {kind}"));
-        }
+        margins.push(Margin::ratio(format!("noise on {kind}"), others, fab));
     }
     let reading = "end error with the largest ω divided by that with the smallest";
-    Ok((in_cells(&good, kinds.len()), list(each), reading.into()))
+    Ok((margins, list(each), reading.into()))
 }
 
 /// Series of one algorithm by growing ν.
@@ -200,14 +214,13 @@ pub fn p10(run: &Run<'_>) -> Judged {
     if found.len() < 2 || found[0].0 == found[found.len() - 1].0 {
         return Err("only one ν was run".into());
     }
-    let level = 0.1;
     let times: Vec<Option<f64>> =
-        found.iter().map(|(_, i)| run.first_below(*i, "iteration", ERROR, level)).collect();
+        found.iter().map(|(_, i)| run.first_below(*i, "iteration", ERROR, NEAR_ENOUGH)).collect();
     let times: Vec<f64> =
         times.into_iter().collect::<Option<_>>().ok_or("FAB did not come within 10 % everywhere")?;
     let gain = times[0] / times[times.len() - 1];
     let sound = found.iter().all(|(_, i)| !run.failed(*i));
-    let falls = sound && times.windows(2).all(|w| w[1] <= w[0]) && gain > 1.02;
+    let margin = Margin::ratio("", FASTER, gain).only_if(sound);
     let agree: Vec<f64> = found.iter().map(|(_, i)| run.end(*i, "consensus_x")).collect();
     let each = found.iter().zip(&times).map(|((nu, _), t)| format!("{t:.0} at ν={nu}"));
     let reading = format!(
@@ -215,7 +228,7 @@ pub fn p10(run: &Run<'_>) -> Judged {
         limits it here: what ν does change is the disagreement about x, {} times smaller at the largest ν",
         number(agree[0] / agree[agree.len() - 1])
     );
-    Ok((if falls { Holds } else { DoesNotHold }, list(each), reading))
+    Ok((vec![margin], list(each), reading))
 }
 
 pub fn p11(run: &Run<'_>) -> Judged {
@@ -229,13 +242,14 @@ pub fn p11(run: &Run<'_>) -> Judged {
         return Err("nothing was run".into());
     }
     let cost = |i: usize| run.mean(i, |r| r.bytes as f64 / r.iterations.max(1) as f64);
-    let (mut holds, mut each) = (true, Vec::new());
+    let (mut margins, mut each) = (Vec::new(), Vec::new());
     for algorithm in algorithms {
         let found = by_nu(run, algorithm);
         if found.len() < 2 || found[0].0 == found[found.len() - 1].0 {
             return Err("only one ν was run".into());
         }
-        holds &= found.windows(2).all(|w| cost(w[1].1) > cost(w[0].1));
+        let growth = least(found.windows(2).map(|w| (cost(w[1].1) / cost(w[0].1)).ln()));
+        margins.push(Margin::new(run.name(found[0].1), growth).by_construction());
         let (low, high) = (found[0], found[found.len() - 1]);
         let bytes = |i: usize| quantity("bytes_per_iteration", cost(i));
         each.push(format!(
@@ -248,9 +262,9 @@ pub fn p11(run: &Run<'_>) -> Judged {
         ));
     }
     Ok((
-        if holds { Holds } else { DoesNotHold },
+        margins,
         list(each),
-        "bytes that all agents send in one (outer) iteration".into(),
+        "bytes that all agents send in one (outer) iteration: a link more is a message more".into(),
     ))
 }
 
@@ -277,22 +291,23 @@ pub fn p12(run: &Run<'_>) -> Judged {
         return Err("DL-Push-SGD and DL-Push-SAGA were not both run".into());
     }
     let largest = |gaps: &[f64]| gaps.iter().copied().fold(0.0, f64::max);
-    let close = |gaps: &[f64]| !gaps.is_empty() && largest(gaps) < 0.05;
     let say = |gaps: &[f64], name: &str| {
         (!gaps.is_empty()).then(|| format!("largest gap {:.2} % {name}", 100.0 * largest(gaps)))
     };
     let number =
         list([say(&plain, "without tracking"), say(&tracked, "with tracking")].into_iter().flatten());
-    let verdict = match (close(&plain), close(&tracked), tracked.is_empty()) {
-        (true, true, _) | (true, _, true) => Holds,
-        (true, false, _) => HoldsOnlyUnder("Push-SAGA without its gradient tracking".into()),
-        (false, true, _) => HoldsOnlyUnder("Push-SAGA with its gradient tracking".into()),
-        _ => DoesNotHold,
-    };
+    let mut margins = Vec::new();
+    if !plain.is_empty() {
+        let margin = Margin::new("Push-SAGA without its gradient tracking", COINCIDE - largest(&plain));
+        margins.push(margin.by_construction());
+    }
+    if !tracked.is_empty() {
+        margins.push(Margin::new("Push-SAGA with its gradient tracking", COINCIDE - largest(&tracked)));
+    }
     let reading = "gap of the two mean error curves, relative, at its largest; below 5 % counts as \
         coinciding. On full batches SAGA's estimate is the gradient itself, so all that is left is its \
-        gradient tracking";
-    Ok((verdict, number, reading.into()))
+        gradient tracking: without that the two are one method";
+    Ok((margins, number, reading.into()))
 }
 
 /// The cell with the most agents.
@@ -326,25 +341,22 @@ pub fn p13(run: &Run<'_>) -> Judged {
         "relative error; the lowest that any baseline passes on its way is {}",
         dibo_report::report::words::number(lowest)
     );
-    let verdict = match (end < by_end, end < by_clock) {
-        (true, true) => Holds,
-        (true, false) => HoldsOnlyUnder("iterations, not time".into()),
-        (false, true) => HoldsOnlyUnder("time, not iterations".into()),
-        _ => DoesNotHold,
-    };
-    Ok((verdict, number, reading))
+    let margins = [("iterations", by_end), ("time", by_clock)];
+    let margins = margins.map(|(what, rival)| Margin::ratio(what, end, rival));
+    Ok((margins.into(), number, reading))
 }
 
 pub fn p14(run: &Run<'_>) -> Judged {
     let (_, fab, baselines) = largest_cell(run)?;
-    let level = 0.8;
+    let level = BASELINES_REACH;
     let time = |b: usize| run.first_below(b, "seconds", ERROR, level).unwrap_or(f64::INFINITY);
     let ours =
         *baselines.iter().find(|b| run.algorithm(**b) == "dl-push-pull").ok_or("DL-Push-Pull was not run")?;
     if baselines.iter().all(|b| time(*b).is_infinite()) {
         return Err(format!("no baseline came below {level}"));
     }
-    let best = !run.failed(ours) && baselines.iter().all(|b| *b == ours || time(ours) < time(*b));
+    let rival = least(baselines.iter().filter(|b| **b != ours).map(|b| time(*b)));
+    let margin = Margin::ratio("", time(ours), rival).only_if(!run.failed(ours));
     let each = baselines.iter().map(|b| match time(*b) {
         t if t.is_finite() => format!("{} {}", run.name(*b), quantity("seconds", t)),
         _ => format!("{} never", run.name(*b)),
@@ -354,14 +366,14 @@ pub fn p14(run: &Run<'_>) -> Judged {
         up to fifty times, and this decides",
         run.text(fab, "problem.agents")
     );
-    Ok((if best { Holds } else { DoesNotHold }, list(each), reading))
+    Ok((vec![margin], list(each), reading))
 }
 
 pub fn p15(run: &Run<'_>) -> Judged {
     let cells = cells(run)?;
     let keys = [("problem.agents", "problem.omega", "n"), ("problem.omega", "problem.agents", "ω")];
-    // For each of n and ω, and for FAB and the baselines: is every comparison worse? And in words.
-    let (mut findings, mut notes) = (Vec::new(), Vec::new());
+    // For each of n and ω, and for FAB and the baselines: how much worse is the least of them? And in words.
+    let (mut margins, mut notes) = (Vec::new(), Vec::new());
     for (key, other, sign) in keys {
         let less = |a: usize, b: usize| {
             run.number(a, key) < run.number(b, key) && run.text(a, other) == run.text(b, other)
@@ -386,7 +398,7 @@ pub fn p15(run: &Run<'_>) -> Judged {
                 run.text(i, key),
                 run.text(j, key)
             ));
-            findings.push((format!("{sign} for {who}"), growth.0 > 1.01));
+            margins.push(Margin::ratio(format!("{sign} for {who}"), WORSE, growth.0));
         };
         if !pairs.is_empty() {
             compare("FAB", pairs.iter().map(|(a, b)| (a.1, b.1)).collect());
@@ -396,12 +408,11 @@ pub fn p15(run: &Run<'_>) -> Judged {
             );
         }
     }
-    if findings.is_empty() {
+    if margins.is_empty() {
         return Err("only one size and noise level was run".into());
     }
-    let good: Vec<String> = findings.iter().filter(|f| f.1).map(|f| f.0.clone()).collect();
     let reading = "end error at equal steps; an increase below 1 % counts as none. With more agents the \
         noise of the mean gradient is smaller, not larger; the baselines rest so far off that the noise \
         does not show. The paper compares runs with different steps";
-    Ok((in_cells(&good, findings.len()), list(notes), reading.into()))
+    Ok((margins, list(notes), reading.into()))
 }

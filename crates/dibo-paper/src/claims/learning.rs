@@ -1,6 +1,6 @@
 //! C1, C3, C9, C11, C12 and H1 to H4: cleaning and tuning.
-use dibo_report::judge::{Judged, Run, list};
-use dibo_report::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
+use super::bounds::*;
+use dibo_report::judge::{Judged, Margin, Run, list};
 
 pub const ACCURACY: &str = "test_accuracy";
 
@@ -40,21 +40,33 @@ pub fn best(run: &Run<'_>, series: impl Iterator<Item = usize>) -> Option<(usize
         .max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
+/// The series that a user would take: that with the least loss on the validation samples, never that with
+/// the highest test accuracy; and its accuracy.
+pub fn chosen(run: &Run<'_>, series: impl Iterator<Item = usize>) -> Option<(usize, f64)> {
+    let sound = series.filter(|i| !run.failed(*i));
+    let loss = |i: usize| last(run, i, "loss");
+    let least = sound.min_by(|a, b| loss(*a).total_cmp(&loss(*b)));
+    least.map(|i| (i, last(run, i, ACCURACY))).filter(|(_, a)| a.is_finite())
+}
+
 /// The name of a series.
 pub fn label(run: &Run<'_>, series: usize) -> String {
     run.manifest.series[series].label.clone()
 }
 
-/// A corruption rate, FAB's best series and its accuracy, the best baseline and its accuracy.
+/// A corruption rate, FAB's chosen series and its accuracy, the best baseline and its accuracy.
 type Lead = (String, usize, f64, usize, f64);
 
-/// FAB's best series against the best baseline, for each corruption rate.
+/// FAB's chosen series against the best baseline, for each corruption rate.
 fn lead(run: &Run<'_>) -> Result<Vec<Lead>, String> {
     let all: Vec<usize> = run.series(|_| true);
     let mut rows = Vec::new();
     for cr in values(run, &all, "problem.cr") {
         let here = |i: &usize| run.text(*i, "problem.cr") == cr;
-        let fab = best(run, fabs(run, true).into_iter().filter(here)).ok_or("FAB was not run to an end")?;
+        let ours: Vec<usize> = fabs(run, true).into_iter().filter(here).collect();
+        let first = *ours.first().ok_or("FAB was not run")?;
+        // A FAB that diverged with every setting has lost, whoever else was run.
+        let fab = chosen(run, ours.into_iter()).unwrap_or((first, f64::NEG_INFINITY));
         let other =
             best(run, baselines(run).into_iter().filter(here)).ok_or("no baseline was run to an end")?;
         rows.push((cr, fab.0, fab.1, other.0, other.1));
@@ -68,14 +80,17 @@ fn ahead_at(run: &Run<'_>, tau: f64) -> Judged {
     if at.is_empty() {
         return Err(format!("no baseline was run at τ = {tau}"));
     }
-    let (mut texts, mut won, mut won_best, mut all) = (Vec::new(), Vec::new(), 0, 0);
+    let (mut texts, mut margins, mut won_best, mut all) = (Vec::new(), Vec::new(), 0, 0);
     for (cr, fab, accuracy, other, top) in lead(run)? {
         let here = at.iter().copied().filter(|i| run.text(*i, "problem.cr") == cr);
         let (rival, there) = best(run, here).ok_or("no baseline was run to an end at this τ")?;
         all += 1;
         won_best += usize::from(accuracy > top);
-        if accuracy > there {
-            won.push(cr);
+        margins.push(Margin::new(format!("cr = {cr}"), accuracy - there).unit("points"));
+        for i in fabs(run, true).into_iter().filter(|i| *i != fab && run.text(*i, "problem.cr") == cr) {
+            let what = format!("cr = {cr}, {}", run.name(i));
+            let margin = Margin::new(what, last(run, i, ACCURACY) - there).unit("points");
+            margins.push(margin.only_if(!run.failed(i)));
         }
         let best_of_all = format!("best of all τ {top:.2} % ({})", label(run, other));
         texts.push(format!(
@@ -84,16 +99,12 @@ fn ahead_at(run: &Run<'_>, tau: f64) -> Judged {
             label(run, rival)
         ));
     }
-    let verdict = match won.len() {
-        w if w == all => Holds,
-        0 => DoesNotHold,
-        _ => HoldsOnlyUnder(format!("cr = {}", won.join(", "))),
-    };
     let reading = format!(
-        "mean test accuracy of the averaged model at the end; FAB with its best listed setting that does \
-        not diverge; at their best τ FAB is above all baselines in {won_best} of {all} corruption rates"
+        "mean test accuracy of the averaged model at the end; FAB with the setting that has the least \
+        validation loss, and each other setting, the printed one among them, by itself; at their best τ \
+        FAB is above all baselines in {won_best} of {all} corruption rates"
     );
-    Ok((verdict, list(texts), reading))
+    Ok((margins, list(texts), reading))
 }
 
 /// FAB above every baseline at τ = 0.2.
@@ -112,17 +123,12 @@ pub fn ahead(run: &Run<'_>) -> Judged {
     let text = list(rows.iter().map(|(cr, f, a, o, b)| {
         format!("cr={cr}: {} {a:.2} % against {b:.2} % ({})", label(run, *f), label(run, *o))
     }));
-    let won = rows.iter().filter(|r| r.2 > r.4).count();
-    let verdict = match won {
-        w if w == rows.len() => Holds,
-        0 => DoesNotHold,
-        _ => HoldsOnlyUnder(format!("cr = {}", list(rows.iter().filter(|r| r.2 > r.4).map(|r| r.0.clone())))),
-    };
+    let margins = rows.iter().map(|r| Margin::new(format!("cr = {}", r.0), r.2 - r.4).unit("points"));
     Ok((
-        verdict,
+        margins.collect(),
         text,
-        "mean test accuracy of the averaged model at the end, over seeds; each method with \
-        its best listed setting"
+        "mean test accuracy of the averaged model at the end, over seeds; FAB with the setting that has the \
+        least validation loss, against the best baseline"
             .into(),
     ))
 }
@@ -146,15 +152,14 @@ pub fn h3(run: &Run<'_>) -> Judged {
         format!("{}: τ = {end:.4}, moved {moved:.4} in the second half", label(run, *i))
     }));
     let diverged: usize = series.iter().map(|i| run.count(*i, "diverged").0).sum();
-    let near = ends.iter().filter(|(_, end, moved)| (0.1..0.2).contains(end) && *moved < 0.01);
-    let near: Vec<String> = near.map(|(i, _, _)| label(run, *i)).collect();
-    let verdict = match (near.is_empty(), diverged) {
-        (true, _) => DoesNotHold,
-        (false, 0) => Holds,
-        (false, _) => HoldsOnlyUnder(format!("the steps of {}", list(near))),
+    let margin = |i: &usize| {
+        let found = ends.iter().find(|e| e.0 == *i);
+        let near =
+            found.map_or(f64::NAN, |(_, end, moved)| (TAU_NEAR - (end - TAU).abs()).min(TAU_STILL - moved));
+        Margin::new(label(run, *i), near).only_if(found.is_some())
     };
     Ok((
-        verdict,
+        series.iter().map(margin).collect(),
         format!("{text}; {diverged} runs diverged"),
         "near means between 0.1 and 0.2 at the end, and moved by less than 0.01 over the second half".into(),
     ))
@@ -172,11 +177,8 @@ pub fn h4(run: &Run<'_>) -> Judged {
     let gaps: Vec<f64> =
         low.iter().zip(&high).map(|(l, h)| last(run, *l, ACCURACY) - last(run, *h, ACCURACY)).collect();
     let text = list(low.iter().zip(&gaps).map(|(l, g)| format!("{}: {g:+.2} points", label(run, *l))));
-    Ok((
-        if gaps.iter().all(|g| *g > 0.0) { Holds } else { DoesNotHold },
-        text,
-        "accuracy at τ = 0.15 minus that at τ = 0.2".into(),
-    ))
+    let margins = low.iter().zip(&gaps).map(|(l, g)| Margin::new(label(run, *l), *g).unit("points"));
+    Ok((margins.collect(), text, "accuracy at τ = 0.15 minus that at τ = 0.2".into()))
 }
 
 /// The corruption rates in order, smallest first; two are needed.
@@ -194,7 +196,7 @@ fn rates(run: &Run<'_>) -> Result<Vec<String>, String> {
 pub fn c3(run: &Run<'_>) -> Judged {
     let rates = rates(run)?;
     let (low, high) = (&rates[0], &rates[rates.len() - 1]);
-    let (mut falls, mut lost) = (Vec::new(), false);
+    let (mut falls, mut margins) = (Vec::new(), Vec::new());
     for i in baselines(run).into_iter().filter(|i| run.text(*i, "problem.cr") == low) {
         let twin = baselines(run).into_iter().find(|j| {
             run.text(*j, "problem.cr") == high
@@ -202,10 +204,11 @@ pub fn c3(run: &Run<'_>) -> Judged {
                 && run.text(*j, "algorithm.tau") == run.text(i, "algorithm.tau")
         });
         let Some(j) = twin else { continue };
-        if run.failed(i) || run.failed(j) {
-            lost = true;
-        } else {
-            falls.push((run.name(i), last(run, i, ACCURACY), last(run, j, ACCURACY)));
+        let (name, a, b) = (run.name(i), last(run, i, ACCURACY), last(run, j, ACCURACY));
+        let sound = !run.failed(i) && !run.failed(j);
+        margins.push(Margin::new(name.clone(), a - b - STRONGLY).unit("points").only_if(sound));
+        if sound {
+            falls.push((name, a, b));
         }
     }
     if falls.is_empty() {
@@ -213,13 +216,7 @@ pub fn c3(run: &Run<'_>) -> Judged {
     }
     let text =
         list(falls.iter().map(|(name, a, b)| format!("{name} {a:.1} % at cr={low}, {b:.1} % at cr={high}")));
-    let strong = falls.iter().filter(|(_, a, b)| a - b > 5.0).count();
-    let verdict = match strong {
-        s if s == falls.len() && !lost => Holds,
-        0 => DoesNotHold,
-        _ => HoldsOnlyUnder(list(falls.iter().filter(|(_, a, b)| a - b > 5.0).map(|f| f.0.clone()))),
-    };
-    Ok((verdict, text, "strongly means by more than 5 points".into()))
+    Ok((margins, text, "strongly means by more than 5 points".into()))
 }
 
 /// FAB's lead grows with cr.
@@ -227,12 +224,14 @@ pub fn c9(run: &Run<'_>) -> Judged {
     let (rates, rows) = (rates(run)?, lead(run)?);
     let leads: Vec<(&String, f64)> =
         rates.iter().filter_map(|cr| rows.iter().find(|r| r.0 == *cr).map(|r| (cr, r.2 - r.4))).collect();
-    let grows = leads.windows(2).all(|w| w[1].1 > w[0].1);
+    let growth = leads.windows(2).map(|w| w[1].1 - w[0].1).fold(f64::INFINITY, f64::min);
     let text = list(leads.iter().map(|(cr, lead)| format!("{lead:+.2} points at cr={cr}")));
     Ok((
-        if grows { Holds } else { DoesNotHold },
+        vec![Margin::new("", growth).unit("points").only_if(leads.iter().all(|l| l.1.is_finite()))],
         text,
-        "FAB's best setting over the best baseline, at the end".into(),
+        "FAB with the setting of the least validation loss over the best baseline, at the end; the least \
+        growth from one rate to the next"
+            .into(),
     ))
 }
 
@@ -247,9 +246,11 @@ pub fn c11(run: &Run<'_>) -> Judged {
     );
     let ratio = fab / ab;
     Ok((
-        if (1.8..2.2).contains(&ratio) { Holds } else { DoesNotHold },
+        vec![Margin::new("", TWICE_NEAR - (ratio - 2.0).abs()).by_construction()],
         format!("{ratio:.2} times"),
-        "bytes an iteration over all links; sample weights are not sent".into(),
+        "bytes an iteration over all links: y, z and their trackers against one model and its tracker; \
+        sample weights are not sent"
+            .into(),
     ))
 }
 
@@ -276,15 +277,9 @@ pub fn c12(run: &Run<'_>) -> Judged {
     let others =
         run.series(|i| fabs(run, false).contains(&i) || run.text(i, "algorithm.train_on") == "validation");
     let rest = list(others.iter().map(|i| format!("{} {:.2} %", label(run, *i), of(*i, ACCURACY))));
-    let good: Vec<usize> =
-        moving.iter().copied().filter(|i| !run.failed(*i) && of(*i, "auc") >= 0.9).collect();
-    let verdict = match good.len() {
-        g if g == moving.len() => Holds,
-        0 => DoesNotHold,
-        _ => HoldsOnlyUnder(format!("the steps of {}", list(good.iter().map(|i| label(run, *i))))),
-    };
+    let margin = |i: &usize| Margin::new(label(run, *i), of(*i, "auc") - SEPARATES).only_if(!run.failed(*i));
     Ok((
-        verdict,
+        moving.iter().map(margin).collect(),
         if rest.is_empty() { text } else { format!("{text}; against {rest}") },
         "separate means an area under the ROC curve of 0.9 or more, wrong samples being those with low \
         weights"

@@ -1,13 +1,16 @@
 //! The paper's claims: one short function each, from the numbers of a results folder alone.
+mod bounds;
 mod cleaning;
 mod double_loop;
 mod learning;
 mod outside;
+mod reviews;
 mod rings;
 mod sensitivity;
 mod theory;
 mod variants;
 
+pub use bounds::BOUNDS;
 pub use dibo_report::judge::terminal;
 use dibo_report::judge::{self, Judge};
 use dibo_report::report::Extra;
@@ -74,7 +77,7 @@ pub const JUDGES: &[Judge] = &[
     Judge::new("C2", "FAB is above all baselines in time as well", cleaning::c2),
     Judge::new("C3", "The baselines degrade strongly as cr grows", learning::c3),
     Judge::new("C4", "All degrade as ρ falls, FAB the least", cleaning::c4),
-    Judge::new("C5", "ρ hardly changes memory", cleaning::c5),
+    Judge::new("C5", "ρ hardly changes peak memory", cleaning::c5),
     Judge::new("C6", "ν hardly changes the peak accuracy", cleaning::c6),
     Judge::new("C7", "A denser network is steadier and costs more", cleaning::c7),
     Judge::new("C8", "FAB communicates most", cleaning::c8),
@@ -82,6 +85,13 @@ pub const JUDGES: &[Judge] = &[
     Judge::new("C10", "Communication, memory and time grow linearly with the model", cleaning::c10),
     Judge::new("C11", "FAB costs about twice AB/Push-Pull in bytes", learning::c11),
     Judge::new("C12", "The sample weights separate clean from corrupted samples", learning::c12),
+    Judge::new("B1", "On IMDB FAB is more accurate in every setting of cr, ν and ρ", reviews::b1),
+    Judge::new("B2", "With unlike labels the accuracy starts near 0 % and oscillates", reviews::b2),
+    Judge::new(
+        "B3",
+        "The baselines are a little faster at cr = 0.1 and 0.2; FAB overtakes as cr grows",
+        reviews::b3,
+    ),
     Judge::new("BENCH", "benchmark_bilevel's published test errors of MNIST cleaning", outside::bench),
     Judge::new("BOME", "BOME's published accuracies of linear baselines at 50 % noise", outside::bome),
     Judge::new("T1", "min ‖∇F*‖² falls at least as fast as K^−2/3", theory::t1),

@@ -1,7 +1,7 @@
 //! BENCH and BOME: numbers that others have published, beside ours.
+use super::bounds::{BENCH_POINTS, BOME_POINTS};
 use super::learning::{ACCURACY, last};
-use dibo_report::judge::{Judged, Run, list};
-use dibo_report::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
+use dibo_report::judge::{Judged, Margin, Run, list};
 
 /// Ours beside theirs: what, ours, theirs from and to.
 type Pair = (String, f64, (f64, f64));
@@ -27,13 +27,9 @@ fn judge(pairs: &[Pair], within: f64, reading: &str) -> Judged {
         true => format!("{what}: ours has no end, theirs {} %", range(*theirs)),
         false => format!("{what}: ours {ours:.2} %, theirs {} %", range(*theirs)),
     }));
-    let near: Vec<&Pair> = pairs.iter().filter(|(_, ours, theirs)| off(*ours, *theirs) <= within).collect();
-    let verdict = match near.len() {
-        n if n == pairs.len() => Holds,
-        0 => DoesNotHold,
-        _ => HoldsOnlyUnder(list(near.iter().map(|p| p.0.clone()))),
-    };
-    Ok((verdict, text, format!("within {within} points; {reading}")))
+    let margin =
+        |(what, ours, theirs): &Pair| Margin::new(what.clone(), within - off(*ours, *theirs)).unit("points");
+    Ok((pairs.iter().map(margin).collect(), text, format!("within {within} points; {reading}")))
 }
 
 /// benchmark_bilevel's test errors of MNIST cleaning, by the probability that a label is redrawn.
@@ -49,7 +45,7 @@ pub fn bench(run: &Run<'_>) -> Judged {
             pairs.push((format!("p={p}"), 100.0 - end(run, i, "test_accuracy_z"), theirs));
         }
     }
-    judge(&pairs, 0.7, "test error of z at the end")
+    judge(&pairs, BENCH_POINTS, "test error of z at the end")
 }
 
 /// BOME's test accuracies: data, noisy + validation, validation only, clean + validation.
@@ -76,7 +72,7 @@ pub fn bome(run: &Run<'_>) -> Judged {
     }
     judge(
         &pairs,
-        1.0,
+        BOME_POINTS,
         "mean test accuracy at the end over seeds; theirs at the smallest loss on samples left over",
     )
 }

@@ -1,6 +1,5 @@
 //! P16 and P17: rings.
-use dibo_report::judge::{Class, Judged, Run, fit, list, power};
-use dibo_report::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
+use dibo_report::judge::{Class, Judged, Margin, Run, fit, list, power};
 
 /// For each n (growing) the fewest iterations over all steps with which every seed reached the target, and
 /// that step.
@@ -29,9 +28,9 @@ pub fn p16(run: &Run<'_>) -> Judged {
     let points: Vec<(f64, f64)> = blocks.iter().map(|b| (b.0, b.1)).collect();
     let exponential: Vec<(f64, f64)> = points.iter().map(|(n, t)| (*n, t.ln())).collect();
     let (power, exponential) = (power(&points).ok_or("no fit")?, fit(&exponential).ok_or("no fit")?);
-    let grows = blocks.windows(2).all(|w| w[1].1 > w[0].1);
+    let growth = blocks.windows(2).map(|w| (w[1].1 / w[0].1).ln()).fold(f64::INFINITY, f64::min);
     let flat = turn.len() >= 2 && turn.iter().all(|t| t.1 == turn[0].1);
-    let polynomial = power.rms < exponential.rms;
+    let polynomial = (exponential.rms / power.rms).ln();
     let each = blocks.iter().map(|(n, t, eta)| format!("T({n}) = {t:.0} at step {eta}"));
     let number = format!(
         "blocks: {}; power n^{:.2}±{:.2} (rms log residual {:.3}), exponential e^({:.3}·n) ({:.3}){}",
@@ -50,15 +49,12 @@ pub fn p16(run: &Run<'_>) -> Judged {
     let reading = "with the patterns in turn the run is exactly that of five agents, whatever n is; in \
         blocks the largest step that a ring bears falls like n^−3, and T is that of the best step of each n \
         on a grid of ratio √2. At one common small step T does not depend on n";
-    let verdict = match (grows && polynomial, flat) {
-        (true, false) => Holds,
-        (true, true) => HoldsOnlyUnder(
-            "patterns in blocks and each ring's best step; in turn, as printed, n has no effect at all"
-                .into(),
-        ),
-        _ => DoesNotHold,
-    };
-    Ok((verdict, number, reading.into()))
+    let mut margins =
+        vec![Margin::new("patterns in blocks and each ring's best step", growth.min(polynomial))];
+    if !turn.is_empty() {
+        margins.push(Margin::fact("patterns in turn, as printed", !flat));
+    }
+    Ok((margins, number, reading.into()))
 }
 
 pub fn p17(run: &Run<'_>) -> Judged {
@@ -76,29 +72,21 @@ pub fn p17(run: &Run<'_>) -> Judged {
     if steps.is_empty() {
         return Err("fewer than two weights were run at one step".into());
     }
-    let (mut good, mut bad, mut each) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut margins, mut each) = (Vec::new(), Vec::new());
     for (eta, series) in &mut steps {
         series.sort_by(|a, b| a.0.total_cmp(&b.0));
         let reached = series.iter().all(|(_, i)| run.all_reached(*i));
-        let falls = series.windows(2).all(|w| run.iterations(w[1].1) < run.iterations(w[0].1));
-        if reached && falls {
-            good.push(format!("step {eta}"));
-        } else {
-            bad.push(*eta);
-        }
+        let gain = |w: &[(f64, usize)]| (run.iterations(w[0].1) / run.iterations(w[1].1)).ln();
+        let gain = series.windows(2).map(gain).fold(f64::INFINITY, f64::min);
+        margins.push(Margin::new(format!("step {eta}"), gain).unit("in ln").only_if(reached));
         let outcome = |a: f64, i: usize| match run.class(i) {
             Class::Converges => format!("T({a}) = {:.0}", run.iterations(i)),
             other => format!("a={a} {}", other.word()),
         };
         each.push(format!("step {eta}: {}", list(series.iter().map(|(a, i)| outcome(*a, *i)))));
     }
-    let verdict = match (good.is_empty(), bad.is_empty()) {
-        (false, true) => Holds,
-        (false, false) => HoldsOnlyUnder(good.join(" or ")),
-        _ => DoesNotHold,
-    };
     Ok((
-        verdict,
+        margins,
         each.join("; "),
         "the weight belongs to the link i → i+1 and is used in both A and B; iterations to 1 %".into(),
     ))

@@ -1,6 +1,6 @@
 //! P18 to P21: other ways to join the techniques.
-use dibo_report::judge::{Judged, Run, list};
-use dibo_report::report::claims::Verdict::{DoesNotHold, Holds, HoldsOnlyUnder};
+use super::bounds::*;
+use dibo_report::judge::{Judged, Margin, Run, list};
 use dibo_report::report::words::{number, quantity};
 
 const ERROR: &str = "relative_error";
@@ -35,16 +35,15 @@ pub fn p18(run: &Run<'_>) -> Judged {
     let all = series.iter().map(|i| run.count(*i, "diverged").1).sum::<usize>();
     let ends: Vec<f64> = series.iter().map(|i| run.end(*i, ERROR)).collect();
     let least = ends.iter().copied().fold(f64::INFINITY, f64::min);
-    let verdict = match diverged {
-        d if d == all => Holds,
-        0 if least > 0.5 => HoldsOnlyUnder("“diverges” read as “does not converge”: it stalls".into()),
-        _ => DoesNotHold,
-    };
+    let margins = vec![
+        Margin::fact("“diverges” as written", diverged == all),
+        Margin::ratio("“diverges” read as “does not converge”: it stalls", STALLED, least),
+    ];
     let reading = "the weights of the first graph over links that really fail: what is sent over a missing \
         link is lost, so all values shrink and x never leaves 0 (relative error 1). On a graph that does \
         not change Static_FAB is FAB";
     Ok((
-        verdict,
+        margins,
         format!(
             "{diverged} of {all} runs diverge; error at the end {}",
             list(ends.iter().map(|e| number(*e)))
@@ -72,11 +71,10 @@ pub fn p19(run: &Run<'_>) -> Judged {
     if groups.is_empty() {
         return Err("nothing was run".into());
     }
-    let level = 0.05;
+    let level = CLOSE_BY;
     let reach = |i: usize| run.first_below(i, "seconds", ERROR, level).unwrap_or(f64::INFINITY);
     let noise = clock_noise(run, reach);
-    let (mut clear, mut compared, mut lost, mut less, mut tie, mut each) =
-        (Vec::new(), 0, false, true, false, Vec::new());
+    let (mut margins, mut lost, mut tie, mut each) = (Vec::new(), false, false, Vec::new());
     for (name, group) in &groups {
         let all = [
             find(run, group, "fab")?,
@@ -87,12 +85,10 @@ pub fn p19(run: &Run<'_>) -> Judged {
         let times = all.map(reach);
         let memory = all.map(|i| run.mean(i, |r| r.state_bytes as f64));
         for other in 1..3 {
-            compared += 1;
             lost |= times[0] >= times[other];
-            if !run.failed(all[0]) && times[other] > noise * times[0] {
-                clear.push(format!("{name} against {}", run.name(all[other])));
-            }
-            less &= memory[0] <= memory[other];
+            let what = format!("{name} against {}", run.name(all[other])).trim().to_string();
+            let sound = !run.failed(all[0]) && memory[0] <= memory[other];
+            margins.push(Margin::ratio(what, noise * times[0], times[other]).only_if(sound));
             tie |= memory[0] == memory[other];
         }
         let say = |v: [f64; 3], f: &dyn Fn(f64) -> String| v.map(f).join(" / ");
@@ -103,16 +99,9 @@ pub fn p19(run: &Run<'_>) -> Judged {
             say(memory, &|m| quantity("state_bytes", m))
         ));
     }
-    let verdict = match (clear.len() == compared, clear.is_empty() || !less, tie) {
-        (_, true, _) => DoesNotHold,
-        (true, _, false) => Holds,
-        (true, _, true) => HoldsOnlyUnder("a tie with PushPull_SOBA in memory counted as best".into()),
-        (false, _, _) => HoldsOnlyUnder(format!(
-            "{} (memory: {})",
-            clear.join(", "),
-            if tie { "a tie with PushPull_SOBA" } else { "least" }
-        )),
-    };
+    if tie {
+        margins.push(Margin::fact("less memory than PushPull_SOBA", false));
+    }
     let reading = format!(
         "FAB / PushSum_FAB / PushPull_SOBA; state is the vectors that live from one iteration to the next. \
         A time counts as longer only beyond {noise:.2}×, the spread of equal FAB runs here{}. As printed \
@@ -120,11 +109,11 @@ pub fn p19(run: &Run<'_>) -> Judged {
         drawing the graphs takes much of each",
         if lost { "" } else { "; FAB has the shortest time in every comparison" }
     );
-    Ok((verdict, each.join("; "), reading))
+    Ok((margins, each.join("; "), reading))
 }
 
 pub fn p20(run: &Run<'_>) -> Judged {
-    let (mut good, mut nearly, mut each) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut margins, mut each) = (Vec::new(), Vec::new());
     let groups = groups(run);
     if groups.is_empty() {
         return Err("nothing was run".into());
@@ -138,34 +127,32 @@ pub fn p20(run: &Run<'_>) -> Judged {
                 .iter()
                 .zip(&theirs)
                 .filter(|(b, _)| b.x > 0.0)
-                .map(|(b, t)| b.y <= 1.05 * t.y)
+                .map(|(b, t)| b.y <= BOUNDED_BY * t.y)
                 .collect();
             pairs.iter().filter(|p| **p).count() as f64 / pairs.len().max(1) as f64
         };
         let shares: Vec<(usize, f64)> =
             group.iter().filter(|i| **i != centre).map(|i| (*i, share(*i))).collect();
-        let bounded = |other: &(usize, f64)| other.1 >= 0.95;
-        if run.failed(centre) {
-            // What diverged bounds nothing.
-        } else if shares.iter().all(bounded) {
-            good.push(name.clone());
-        } else if shares.iter().filter(|s| run.algorithm(s.0) != "push-pull-soba").all(bounded) {
-            nearly.push(format!("{name}, PushPull_SOBA left out"));
+        // What diverged bounds nothing. A bound is a share of 0.95 or more, so one of exactly 0.95 is one.
+        let least = |of: &mut dyn Iterator<Item = &(usize, f64)>| {
+            of.map(|s| s.1 - BOUNDED_SHARE + f64::EPSILON).fold(f64::INFINITY, f64::min)
+        };
+        let others = &mut shares.iter().filter(|s| run.algorithm(s.0) != "push-pull-soba");
+        let all = least(&mut shares.iter());
+        margins.push(Margin::new(name.clone(), all).only_if(!run.failed(centre)));
+        if shares.iter().any(|s| run.algorithm(s.0) == "push-pull-soba") {
+            let left = Margin::new(format!("{name}, PushPull_SOBA left out"), least(others));
+            margins.push(left.only_if(!run.failed(centre)));
         }
         let against = list(shares.iter().map(|(i, share)| {
             format!("{:.0} % {} ({})", 100.0 * share, run.name(*i), number(run.end(*i, ERROR)))
         }));
         each.push(format!("{name} ({}): {against}", number(run.end(centre, ERROR))));
     }
-    let verdict = match good.len() {
-        n if n == groups.len() => Holds,
-        0 if nearly.is_empty() => DoesNotHold,
-        _ => HoldsOnlyUnder(good.iter().chain(&nearly).cloned().collect::<Vec<_>>().join("; ")),
-    };
     let reading = "share of the run's evaluations where Centralized_FAB's mean error is at most 5 % above \
         the other's (from 95 % on it counts as a bound), and mean error over the last tenth in brackets. \
         SOBA has no penalty and so no penalty bias; as printed all steps differ";
-    Ok((verdict, each.join("; "), reading.into()))
+    Ok((margins, each.join("; "), reading.into()))
 }
 
 /// The largest step up to which no run of an algorithm diverged, and whether a larger one did.
@@ -195,9 +182,9 @@ pub fn p21(run: &Run<'_>) -> Judged {
         number(fab / lambda),
         number(sum / lambda)
     );
-    let verdict = if fab >= 0.15 && sum <= 0.01 { Holds } else { DoesNotHold };
+    let margin = Margin::fact("", fab >= FAB_STEP && sum <= PUSH_SUM_STEP);
     let reading = "largest step at which no run diverged, both with directions divided by λ = 60 and one \
         step for x, y and z. The paper's 0.15 is a step of the divided form and its 0.001 one of the \
         written form";
-    Ok((verdict, number, reading.into()))
+    Ok((vec![margin], number, reading.into()))
 }

@@ -1,15 +1,19 @@
 //! Verdicts on claims, from the numbers of a results folder alone: one short function per claim, which the
 //! crate that makes the claim brings along.
+mod margin;
 mod run;
 
 use crate::report::Extra;
 use crate::report::claims::{Claim, Verdict};
 use crate::report::words;
 use crate::results::{Curves, Manifest};
+pub use margin::Margin;
+use margin::{Measured, intervals, verdict};
 pub use run::{Cell, Class, Fit, Run, fit, list, over_instances, power};
 
-/// What a run says about a claim: verdict, number and how to read it; or why it cannot tell.
-pub type Judged = Result<(Verdict, String, String), String>;
+/// What a run says about a claim: how far each thing that it says is so, the number and how to read it; or
+/// why it cannot tell.
+pub type Judged = Result<(Vec<Margin>, String, String), String>;
 
 /// One claim and how it is judged.
 ///
@@ -17,15 +21,17 @@ pub type Judged = Result<(Verdict, String, String), String>;
 /// diverged may be among them: the reading names them, and the judge sees to it that none of them passes for
 /// a success. Where a run is broken nothing is judged, unless the judge counts such runs.
 ///
+/// A judge gives margins. The verdict comes of them: the judge is asked again without each seed, and from how
+/// much the margins then differ follows whether they are above zero beyond doubt.
+///
 /// ```
-/// use dibo_report::judge::{Judge, Judged, Run};
-/// use dibo_report::report::claims::Verdict;
+/// use dibo_report::judge::{Judge, Judged, Margin, Run};
 ///
 /// /// Every run reaches its target.
 /// fn all_reach(run: &Run<'_>) -> Judged {
 ///     let slow: Vec<usize> = run.series(|i| !run.all_reached(i));
-///     let verdict = if slow.is_empty() { Verdict::Holds } else { Verdict::DoesNotHold };
-///     Ok((verdict, format!("{} series do not", slow.len()), "runs that reach the target".into()))
+///     let all = Margin::fact("all series", slow.is_empty());
+///     Ok((vec![all], format!("{} series do not", slow.len()), "runs that reach the target".into()))
 /// }
 ///
 /// const MINE: &[Judge] = &[Judge::new("REACH", "Every run reaches its target", all_reach)];
@@ -96,8 +102,8 @@ pub fn extras(judges: &[Judge], manifest: &Manifest, curves: &Curves) -> Vec<Ext
 }
 
 impl Judge {
-    /// The verdict on results that are whole.
-    fn ask(&self, run: &Run<'_>) -> Judged {
+    /// The verdict, number and reading on results that are whole.
+    fn ask(&self, run: &Run<'_>) -> Result<(Verdict, String, String), String> {
         let with = |outcome: &str| {
             if self.counts.contains(&outcome) {
                 return String::new();
@@ -113,9 +119,37 @@ impl Judge {
         let diverged = with("diverged");
         let note = if diverged.is_empty() { String::new() } else { format!("; diverged: {diverged}") };
         match (self.judge)(run) {
-            Ok((verdict, number, reading)) => Ok((verdict, number, reading + &note)),
+            Ok((margins, number, reading)) => {
+                let all = self.measured(run, margins);
+                Ok((verdict(&all), number + &intervals(&all), reading + &note))
+            }
             Err(why) => Err(why + &note),
         }
+    }
+
+    /// The margins, and what they are without each seed (each twentieth of many seeds).
+    fn measured(&self, run: &Run<'_>, margins: Vec<Margin>) -> Vec<Measured> {
+        const PARTS: usize = 20;
+        let parts = match run.manifest.seeds.len() {
+            0 | 1 => 0,
+            seeds => seeds.min(PARTS),
+        };
+        let mut all: Vec<Measured> =
+            margins.into_iter().map(|margin| Measured { margin, without: Vec::new() }).collect();
+        for part in 0..parts {
+            let mut manifest = run.manifest.clone();
+            let mut nth = 0..;
+            manifest.seeds.retain(|_| nth.next().is_none_or(|n: usize| n % parts != part));
+            let seeds = manifest.seeds.clone();
+            manifest.runs.retain(|run| seeds.contains(&run.seed));
+            let rest = (self.judge)(&Run { manifest: &manifest, curves: run.curves });
+            let rest = rest.map_or_else(|_| Vec::new(), |(margins, ..)| margins);
+            for measured in &mut all {
+                let same = rest.iter().find(|margin| margin.what == measured.margin.what);
+                measured.without.push(same.map(|margin| margin.value));
+            }
+        }
+        all
     }
 }
 

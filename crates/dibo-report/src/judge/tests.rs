@@ -4,10 +4,10 @@ use crate::report::Body;
 use crate::results::{Machine, RunRecord, Series};
 
 const JUDGES: &[Judge] = &[
-    Judge::new("EASY", "It always holds", |_| Ok((Verdict::Holds, "1".into(), "so".into())))
+    Judge::new("EASY", "It always holds", |_| Ok((vec![Margin::fact("", true)], "1".into(), "so".into())))
         .with_table(|_| Some(Extra { title: "A table".into(), body: Body::Table(vec![]) })),
     Judge::new("ENDS", "It counts how runs end", |run| {
-        Ok((Verdict::Holds, format!("{}", run.count(0, "broken").0), String::new()))
+        Ok((vec![Margin::fact("", true)], format!("{}", run.count(0, "broken").0), String::new()))
     })
     .counting(&["diverged", "broken"]),
 ];

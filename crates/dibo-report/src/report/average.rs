@@ -74,7 +74,8 @@ pub fn mean_line(manifest: &Manifest, curves: &Curves, series: usize, x: &str, y
             .map_or("stopped", |run| run.outcome.as_str())
     };
     let mut runs: BTreeMap<u64, BTreeMap<usize, (f64, f64)>> = BTreeMap::new();
-    for row in curves.rows.iter().filter(|row| row.series == series) {
+    let here = |seed: u64| manifest.seeds.contains(&seed);
+    for row in curves.rows.iter().filter(|row| row.series == series && here(row.seed)) {
         let across = match x {
             "seconds" => row.seconds,
             "bytes" => row.bytes as f64,

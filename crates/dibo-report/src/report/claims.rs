@@ -24,6 +24,12 @@ pub enum Verdict {
     DoesNotHold,
     /// The run agrees where this condition is met.
     HoldsOnlyUnder(String),
+    /// The seeds differ too much, or the sides too little.
+    TooClose,
+    /// It could not have come out otherwise.
+    ByConstruction,
+    /// There is one seed, which agrees or does not.
+    OneSeed(bool),
     /// The run cannot tell.
     NotMeasured,
 }
@@ -35,6 +41,10 @@ impl Verdict {
             Verdict::Holds => "holds".into(),
             Verdict::DoesNotHold => "does not hold".into(),
             Verdict::HoldsOnlyUnder(condition) => format!("holds only under {condition}"),
+            Verdict::TooClose => "too close to tell".into(),
+            Verdict::ByConstruction => "by construction".into(),
+            Verdict::OneSeed(true) => "one seed, which agrees".into(),
+            Verdict::OneSeed(false) => "one seed, which does not agree".into(),
             Verdict::NotMeasured => "not measured".into(),
         }
     }

@@ -116,6 +116,9 @@ fn judged(claim: &Claim) -> Value {
         Verdict::Holds => ("yes", "✓"),
         Verdict::DoesNotHold => ("no", "✗"),
         Verdict::HoldsOnlyUnder(_) => ("partly", "◐"),
+        Verdict::TooClose => ("unknown", "≈"),
+        Verdict::ByConstruction => ("unknown", "="),
+        Verdict::OneSeed(_) => ("unknown", "1"),
         Verdict::NotMeasured => ("unknown", "–"),
     };
     let (id, statement, word) = (claim.id.as_str(), claim.statement.as_str(), claim.verdict.words());
@@ -198,7 +201,7 @@ pub fn base64(bytes: &[u8]) -> String {
 }
 
 /// A day and time in UTC from seconds since 1970 (the civil calendar in 400-year eras of 146097 days).
-fn date(seconds: u64) -> String {
+pub fn date(seconds: u64) -> String {
     let days = (seconds / 86400) as i64 + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -24,6 +24,22 @@ fn real(name: &str, value: f64, from: f64, to: f64) -> Result<(), String> {
     }
 }
 
+/// Where a run starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum StartAt {
+    /// Everything at 0.
+    #[default]
+    Zero,
+    /// x at 0, y and z at their solutions there.
+    Warm,
+}
+
+/// The penalty at the first iteration, of methods that have one.
+fn first_penalty(ask: &Ask<'_>) -> Option<f64> {
+    ask.algorithm.penalty_steps(0).map(|steps| steps.lambda)
+}
+
 /// `kind = "policy-evaluation"`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -40,6 +56,7 @@ pub struct PolicyEvaluationKeys {
     feature_patterns: usize,
     reward_patterns: usize,
     blocks: bool,
+    start: StartAt,
     file: String,
 }
 
@@ -60,6 +77,7 @@ impl Default for PolicyEvaluationKeys {
             feature_patterns,
             reward_patterns,
             blocks,
+            start: StartAt::default(),
             file: String::new(),
         }
     }
@@ -115,7 +133,11 @@ impl Kind for PolicyEvaluationKeys {
         let f_weight = if self.f_weight == 0.0 { 1.0 / problem.states() as f64 } else { self.f_weight };
         let g_weight = if self.g_weight == 0.0 { 1.0 } else { self.g_weight };
         let problem = problem.try_weights(f_weight, g_weight).map_err(anyhow::Error::msg)?;
-        Ok(Built::new(problem.noise(self.omega, self.noise_on, ask.seed)))
+        let problem = problem.noise(self.omega, self.noise_on, ask.seed);
+        Ok(Built::new(match self.start {
+            StartAt::Zero => problem,
+            StartAt::Warm => problem.warm(first_penalty(ask)),
+        }))
     }
 
     fn files(&self, folder: &Path) -> Vec<PathBuf> {
@@ -190,11 +212,12 @@ pub struct RobustKeys {
     agents: usize,
     dim_x: usize,
     dim_y: usize,
+    start: StartAt,
 }
 
 impl Default for RobustKeys {
     fn default() -> Self {
-        RobustKeys { agents: 10, dim_x: 3, dim_y: 6 }
+        RobustKeys { agents: 10, dim_x: 3, dim_y: 6, start: StartAt::default() }
     }
 }
 
@@ -211,7 +234,11 @@ impl Kind for RobustKeys {
 
     fn build(&self, ask: &Ask<'_>) -> Result<Built> {
         ask.on_host("the robust fit")?;
-        Ok(Built::new(Robust::random(self.agents, self.dim_x, self.dim_y, ask.seed)))
+        let problem = Robust::random(self.agents, self.dim_x, self.dim_y, ask.seed);
+        Ok(Built::new(match self.start {
+            StartAt::Zero => problem,
+            StartAt::Warm => problem.warm(first_penalty(ask)),
+        }))
     }
 
     fn size(&self) -> Option<Size> {

@@ -1,5 +1,5 @@
-//! Centralized_FAB: the same descent-ascent with all gradients averaged in one place, which is F²SA (ablation
-//! 1 of the paper).
+//! Centralized_FAB: the same descent-ascent with all gradients averaged in one place (ablation 1 of the
+//! paper). It is not F²SA: x moves together with y and z instead of after inner steps on them, and λ stays.
 use super::fab::Fab;
 use super::stacks::{step_private, zeros};
 use super::{Algorithm, State, View};

@@ -45,6 +45,14 @@ pub trait Method: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
     }
     /// The step at iteration k.
     fn eta(&self, k: usize) -> f64;
+    /// Whether a step first asks for the gradient at the point that it leaves, with the new sample.
+    fn looks_back(&self) -> bool {
+        false
+    }
+    /// Raised when the method's numbers are changed on purpose.
+    fn version(&self) -> u32 {
+        1
+    }
 }
 
 /// A method at work.
@@ -109,6 +117,10 @@ impl<M: Method> Parameters for Single<M> {
 
     fn single_step(&self, k: usize) -> Option<f64> {
         Some(self.0.eta(k))
+    }
+
+    fn version(&self) -> u32 {
+        self.0.version()
     }
 }
 

@@ -3,9 +3,11 @@
 //!
 //! Each agent differentiates its own chain of y-updates as if mixing kept the derivative (the agents agree in
 //! the limit); the truncation then leaves the factor 1 − (1 − α∇²ᵧᵧg)^T on the hypergradient's second part.
+//! That is the derivative of y_T where y_0 does not depend on x: so each inner loop starts anew, as iterative
+//! differentiation has it, unless `inner_start = "kept"` lets y go on from where the last one left it.
 use super::itd::{Inner, lower_gradient};
 use super::stacks::zeros;
-use super::{Algorithm, Descent, Method, Parameters, State, View, fill, own_start};
+use super::{Algorithm, Descent, Method, Parameters, State, View, fill, memory, own_start};
 use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
@@ -19,9 +21,23 @@ pub struct DoubleLoop<M> {
     /// Inner iterations T.
     #[serde(default = "twenty")]
     pub inner: usize,
+    /// Where an inner loop starts.
+    #[serde(default)]
+    pub inner_start: InnerStart,
     /// The method, for x and for y.
     #[serde(flatten)]
     pub method: M,
+}
+
+/// Where each inner loop starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InnerStart {
+    /// At y's own start, with no memory of the loop before.
+    #[default]
+    Fresh,
+    /// Where the loop before ended, with trackers and weights as they are.
+    Kept,
 }
 
 fn twenty() -> usize {
@@ -53,10 +69,11 @@ impl<T: Real, M: Method> Algorithm<T> for DoubleLoop<M> {
         let path = vec![y.clone(); self.inner + 1];
         let mut scratch = Vec::new();
         let descent = self.method.begin(y, 1, network, &mut lower_gradient(problem, &x, &mut scratch))?;
-        let mut inner = Inner { y: descent, path, scratch };
+        let start = (self.inner_start == InnerStart::Fresh).then(|| path[0].clone());
+        let mut inner = Inner { y: descent, path, start, scratch };
         let outer = self.method.begin(x, 1, network, &mut |network, _, x, d| {
             inner.run(self, 0, x, problem, network)?;
-            inner.hypergradient(self, 0, x, d, problem, network)
+            inner.hypergradient(self, [0, 0], x, d, problem, network)
         })?;
         Ok(Box::new(DoubleLoopState { parameters: self.clone(), outer, inner }))
     }
@@ -65,14 +82,14 @@ impl<T: Real, M: Method> Algorithm<T> for DoubleLoop<M> {
 impl<T: Real, M: Method> State<T> for DoubleLoopState<T, M> {
     fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) -> Result<()> {
         let Self { parameters, outer, inner } = self;
-        // A method that asks for gradients at two points (Push-ASGD) shares one inner loop between them.
-        let mut ran = false;
+        // The gradient at the point that a step leaves (Push-ASGD) goes along the path that was found there.
+        let mut back = parameters.method.looks_back();
         outer.step(k, network, &mut |network, sample, x, d| {
-            if !ran {
-                inner.run(parameters, sample, x, problem, network)?;
-                ran = true;
+            if std::mem::take(&mut back) {
+                return inner.hypergradient(parameters, [sample - 1, sample], x, d, problem, network);
             }
-            inner.hypergradient(parameters, sample, x, d, problem, network)
+            inner.run(parameters, sample, x, problem, network)?;
+            inner.hypergradient(parameters, [sample, sample], x, d, problem, network)
         })
     }
 
@@ -91,6 +108,9 @@ impl<T: Real, M: Method> State<T> for DoubleLoopState<T, M> {
     fn memory(&mut self) -> Vec<&mut Rows<T>> {
         let mut all = self.outer.memory();
         all.extend(self.inner.y.memory());
+        if self.parameters.method.looks_back() {
+            all.extend(self.inner.path.iter_mut().flat_map(memory));
+        }
         all
     }
 }

@@ -11,6 +11,8 @@ use crate::rows::{Real, Stack};
 pub struct Inner<T> {
     pub y: Box<dyn Descent<T>>,
     pub path: Vec<Stack<T, 1>>,
+    /// Where each inner loop begins, unless y is kept.
+    pub start: Option<Stack<T, 1>>,
     pub scratch: Vec<T>,
 }
 
@@ -32,6 +34,7 @@ pub fn lower_gradient<'a, T: Real>(
 
 impl<T: Real> Inner<T> {
     /// T iterations on y at these x, keeping the path. Every message goes over the links of its own round.
+    /// Before the first loop y is at its start anyway.
     pub fn run<M: Method>(
         &mut self,
         p: &DoubleLoop<M>,
@@ -40,6 +43,12 @@ impl<T: Real> Inner<T> {
         problem: &dyn Bilevel<T>,
         network: &mut dyn Network<T>,
     ) -> Result<()> {
+        if let Some(start) = self.start.as_ref().filter(|_| k > 0) {
+            let mut gradient = lower_gradient(problem, x, &mut self.scratch);
+            self.y = p.method.begin(start.clone(), 1, network, &mut |network, sample, y, d| {
+                gradient(network, k * p.inner + sample, y, d)
+            })?;
+        }
         for t in 0..p.inner {
             self.path[t].shared.copy_from(&self.y.point().shared);
             self.y.step(k * p.inner + t, network, &mut lower_gradient(problem, x, &mut self.scratch))?;
@@ -49,11 +58,11 @@ impl<T: Real> Inner<T> {
     }
 
     /// h = ∇ₓf(x, y_T) and p = ∇ᵧf(x, y_T); then backwards through y_{t+1} = y_t − α∇ᵧg(x, y_t):
-    /// h −= α∇²ₓᵧg p, p −= α∇²ᵧᵧg p.
+    /// h −= α∇²ₓᵧg p, p −= α∇²ᵧᵧg p. The path is that of outer iteration `of`, the samples those of `k`.
     pub fn hypergradient<M: Method>(
         &mut self,
         p: &DoubleLoop<M>,
-        k: usize,
+        [of, k]: [usize; 2],
         x: &Stack<T, 1>,
         d: &mut Stack<T, 1>,
         problem: &dyn Bilevel<T>,
@@ -68,7 +77,7 @@ impl<T: Real> Inner<T> {
             problem.grad_f(*agent, k, x, self.path[p.inner].row(row)[0], h, adjoint)?;
             for t in (0..p.inner).rev() {
                 let (sample, alpha, [y]) =
-                    (k * p.inner + t, T::of(p.method.eta(k * p.inner + t)), self.path[t].row(row));
+                    (k * p.inner + t, T::of(p.method.eta(of * p.inner + t)), self.path[t].row(row));
                 products.xy(*agent, sample, x, y, adjoint, &mut product[..nx])?;
                 h.iter_mut().zip(&product[..nx]).for_each(|(h, q)| *h -= alpha * *q);
                 products.yy(*agent, sample, x, y, adjoint, &mut product[..ny])?;
@@ -122,5 +131,9 @@ impl<M: Method> Parameters for DoubleLoop<M> {
 
     fn on_device(&self) -> bool {
         false
+    }
+
+    fn version(&self) -> u32 {
+        1 + self.method.version()
     }
 }

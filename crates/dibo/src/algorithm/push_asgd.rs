@@ -62,6 +62,10 @@ impl Method for PushAsgd {
     fn eta(&self, k: usize) -> f64 {
         self.eta.at(k)
     }
+
+    fn looks_back(&self) -> bool {
+        true
+    }
 }
 
 impl<T: Real> Descent<T> for PushAsgdState<T> {

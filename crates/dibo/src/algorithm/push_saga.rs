@@ -1,15 +1,18 @@
 //! Push-SAGA (Qureshi and others): push-sum with SAGA's variance-reduced gradients, and gradient tracking.
 //!
-//! The data of an agent is cut into blocks; iteration k uses block k mod blocks. With one block (full
-//! batches) SAGA's estimate is the gradient itself: the paper then finds Push-SAGA and Push-SGD to coincide,
-//! which is so without tracking (`tracking = false`).
+//! The data of an agent is cut into blocks, of which every iteration draws one; the table starts with the
+//! gradient of each block at x⁰, as its authors have it. With one block (full batches) SAGA's estimate is the
+//! gradient itself: the paper then finds Push-SAGA and Push-SGD to coincide, which is so without tracking
+//! (`tracking = false`).
 use super::push_diging::TrackedPushSum;
 use super::stacks::step_private;
 use super::{Descent, Method, Mixes, Oracle, View, memory};
 use crate::error::Result;
 use crate::network::Network;
+use crate::rng::{Purpose, stream};
 use crate::rows::{Real, Rows, Stack};
 use crate::schedule::Schedule;
+use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
 /// Parameters.
@@ -44,25 +47,26 @@ impl Method for PushSaga {
         network: &mut dyn Network<T>,
         oracle: &mut Oracle<'_, T>,
     ) -> Result<Box<dyn Descent<T>>> {
-        let gradient = x.clone();
-        // Without tracking the first gradient is asked for in the first iteration, as in Push-SGD: inside the
-        // double loop each question costs an inner loop, and the two methods are to coincide there as well.
-        let rows = match self.tracking {
-            true => TrackedPushSum::new(x, network, oracle)?,
-            false => TrackedPushSum::new(x, network, &mut |_, _, _, d| {
-                memory(d).for_each(|d| d.clear());
-                Ok(())
-            })?,
-        };
-        // The table starts with the first gradient everywhere, so that no block begins from nothing.
-        let table = vec![rows.d.shared.clone(); blocks.max(1)];
-        Ok(Box::new(PushSagaState {
-            method: self.clone(),
-            mean: rows.d.shared.clone(),
-            table,
-            gradient,
-            rows,
-        }))
+        let (mut gradient, mut table) = (x.clone(), Vec::with_capacity(blocks));
+        let share = T::ONE / T::of(blocks.max(1) as f64);
+        let rows = TrackedPushSum::new(x, network, &mut |network, _, x, d| {
+            memory(d).for_each(|d| d.clear());
+            for block in 0..blocks.max(1) {
+                memory(&mut gradient).for_each(|g| g.clear());
+                // A single block's table changes nothing, so without tracking it waits for the first
+                // iteration: inside the double loop each question costs an inner loop.
+                if self.tracking || blocks > 1 {
+                    oracle(network, block, x, &mut gradient)?;
+                }
+                memory(d).zip(memory(&mut gradient)).for_each(|(d, g)| {
+                    d.add_scaled(share, g, network.threads());
+                });
+                table.push(gradient.shared.clone());
+            }
+            Ok(())
+        })?;
+        let mean = rows.d.shared.clone();
+        Ok(Box::new(PushSagaState { method: self.clone(), mean, table, gradient, rows }))
     }
 
     fn check(&self) -> Result<(), String> {
@@ -80,6 +84,10 @@ impl Method for PushSaga {
     fn eta(&self, k: usize) -> f64 {
         self.eta.at(k)
     }
+
+    fn version(&self) -> u32 {
+        2
+    }
 }
 
 impl<T: Real> Descent<T> for PushSagaState<T> {
@@ -87,19 +95,18 @@ impl<T: Real> Descent<T> for PushSagaState<T> {
         let Self { method, rows, table, mean, gradient } = self;
         if !method.tracking {
             // Push-SGD's order: the estimate at x, then u⁺ = B(u − η d), w⁺ = B w
-            oracle(network, k, &rows.sum.v, gradient)?;
-            if k == 0 {
-                table.iter_mut().chain([&mut *mean]).for_each(|g| g.copy_from(&gradient.shared));
-            }
-            estimate(k, gradient, table, mean, &mut rows.d, network);
+            let sample = drawn(k, table.len());
+            oracle(network, sample, &rows.sum.v, gradient)?;
+            estimate(sample, gradient, table, mean, &mut rows.d, network);
             rows.sum.descend([method.eta.at(k)], &rows.d, network);
             step_private(&mut rows.sum.v, method.eta.at(k), &rows.d, network);
             rows.sum.push(network.next_round(), network, None)?;
             return Ok(());
         }
         rows.mix(method.eta.at(k), network)?;
-        oracle(network, k + 1, &rows.sum.v, gradient)?;
-        estimate(k + 1, gradient, table, mean, &mut rows.d, network);
+        let next = drawn(k + 1, table.len());
+        oracle(network, next, &rows.sum.v, gradient)?;
+        estimate(next, gradient, table, mean, &mut rows.d, network);
         rows.absorb(network);
         Ok(())
     }
@@ -119,6 +126,12 @@ impl<T: Real> Descent<T> for PushSagaState<T> {
     fn memory(&mut self) -> Vec<&mut Rows<T>> {
         self.rows.memory().chain(&mut self.table).chain(std::iter::once(&mut self.mean)).collect()
     }
+}
+
+/// The sample of iteration k with its block drawn at random: the same number for all agents, whose blocks are
+/// their own.
+fn drawn(k: usize, blocks: usize) -> usize {
+    k - k % blocks + stream(0, Purpose::Batch, 0, k as u64).random_range(0..blocks)
 }
 
 /// d = ∇F_block(x) − table[block] + mean(table), then table[block] = ∇F_block(x).

@@ -73,6 +73,13 @@ impl Start {
         if self.z.is_empty() { &self.y } else { &self.z }
     }
 
+    /// Everybody at this x, with y at y_λ*(x) (at y*(x) for methods without a penalty) and z at y*(x).
+    pub fn warm(forms: &dyn ClosedForms, x: Vec<f64>, lambda: Option<f64>) -> Self {
+        let z = forms.lower_solution(&x);
+        let y = lambda.map_or_else(|| z.clone(), |lambda| forms.penalty_lower_solution(&x, lambda));
+        Start { x: vec![x], y: vec![y], z: vec![z], v: Vec::new() }
+    }
+
     /// An agent's row among those of a variable; a single row is everybody's.
     pub fn row(rows: &[Vec<f64>], agent: usize) -> Option<&[f64]> {
         let row = if rows.len() == 1 { rows.first() } else { rows.get(agent) };

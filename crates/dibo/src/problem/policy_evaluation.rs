@@ -4,7 +4,7 @@
 //! f_i(x,y) = f_weight/2 ‖Φx − y‖² + τ/2 ‖x‖² and g_i(x,y) = g_weight ‖y − r_i − γPΦx‖², so that everything
 //! has a closed form.
 use super::constants::{ClosedForms, Constants};
-use super::{At, Bilevel, Metric, Penalty, Products, SecondOrder, SingleLevel, Values};
+use super::{At, Bilevel, Metric, Penalty, Products, SecondOrder, SingleLevel, Start, Values};
 use crate::error::Result;
 use crate::kernels::{Block, Factors, LANES, Tables, directions};
 use crate::rng::{Purpose, stream};
@@ -49,6 +49,7 @@ pub struct PolicyEvaluation {
     /// Deviation of the observed reward at each state.
     noise: Vec<f64>,
     seed: u64,
+    start: Start,
     exact: Exact,
 }
 
@@ -207,6 +208,7 @@ impl PolicyEvaluation {
             noise: vec![0.0; s],
             norms: transition.iter().map(|row| row.iter().map(|p| p * p).sum::<f64>().sqrt()).collect(),
             seed: 0,
+            start: Start::default(),
             exact: Exact {
                 h: DMatrix::zeros(d, d),
                 b: DVector::zeros(d),
@@ -252,6 +254,13 @@ impl PolicyEvaluation {
             NoiseOn::State => vec![omega; self.states()],
             NoiseOn::Transition => self.norms.iter().map(|norm| omega * norm).collect(),
         };
+        self
+    }
+
+    /// From x = 0 with y and z at their solutions there, as the rate's theorem asks ([`Start::warm`]), for
+    /// the weights that the problem has now.
+    pub fn warm(mut self, lambda: Option<f64>) -> Self {
+        self.start = Start::warm(&self, vec![0.0; self.features()], lambda);
         self
     }
 
@@ -463,6 +472,10 @@ impl Bilevel<f64> for PolicyEvaluation {
 
     fn upper(&self) -> Upper {
         Upper::Shared(self.features())
+    }
+
+    fn start(&self) -> Start {
+        self.start.clone()
     }
 
     fn lower(&self) -> usize {

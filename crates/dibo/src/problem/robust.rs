@@ -4,7 +4,7 @@
 //! f_i(x,y) = w Σ_j ρ(y_j − b_ij) + τ/2 ‖x‖² with ρ(u) = u²/(1 + u²), and g_i(x,y) = ½‖y − C_i x − h_i‖². So
 //! y*(x) = C̄x + h̄, and F* is a sum of wells: far from a well it is flat, between two it is concave.
 use super::constants::{ClosedForms, Constants};
-use super::{At, Bilevel, Metric, SecondOrder, SingleLevel, Values};
+use super::{At, Bilevel, Metric, SecondOrder, SingleLevel, Start, Values};
 use crate::error::Result;
 use crate::rng::{Purpose, stream};
 use crate::rows::{Stack, Upper};
@@ -21,6 +21,7 @@ pub struct Robust {
     mean_h: DVector<f64>,
     weight: f64,
     tau: f64,
+    start: Start,
 }
 
 fn rho(u: f64) -> f64 {
@@ -60,7 +61,13 @@ impl Robust {
         let n = agents as f64;
         let mean_c = c.iter().skip(1).fold(c[0].clone(), |s, m| s + m) / n;
         let mean_h = h.iter().skip(1).fold(h[0].clone(), |s, m| s + m) / n;
-        Robust { c, h, b, mean_c, mean_h, weight: 1.0, tau: 0.01 }
+        Robust { c, h, b, mean_c, mean_h, weight: 1.0, tau: 0.01, start: Start::default() }
+    }
+
+    /// From x = 0 with y and z at their solutions there, as the rate's theorem asks ([`Start::warm`]).
+    pub fn warm(mut self, lambda: Option<f64>) -> Self {
+        self.start = Start::warm(&self, vec![0.0; self.mean_c.ncols()], lambda);
+        self
     }
 
     /// ∇F and F of the single-level objective F(x) = mean_i f_i(x, C_i x + h_i).
@@ -137,6 +144,10 @@ impl Bilevel<f64> for Robust {
 
     fn upper(&self) -> Upper {
         Upper::Shared(self.mean_c.ncols())
+    }
+
+    fn start(&self) -> Start {
+        self.start.clone()
     }
 
     fn lower(&self) -> usize {

@@ -79,21 +79,30 @@ pub struct FabConstants {
     pub aux: f64,
     /// q̲ = n·min(β)·μ.
     pub q: f64,
+    /// The part of λη·q̲ by which y and z are said to come nearer in an iteration.
+    pub nearer: f64,
 }
 
 /// The constants of Lemma step_size_condition.
 ///
 /// 𝒞_{b,3} is printed as 672γL²/(n·e̲). The consensus coefficient of the proof then is −c̲𝒞_{b,3} + 336γL²/e̲
 /// > 0; with c̲ in the place of n it is −½c̲𝒞_{b,3}, and the lemma's ⅕ comes out.
+///
+/// y's and z's distances are said to fall by the part β̲ of s = ληq̲. For y, whose function is λμ/2-strongly
+/// convex, the coefficients of the drift and of S leave 1 + δ₃ = 8/(8 − sb) and (1 + δ₃)(1 + δ₄) = 8/(8 −
+/// 5sb): with these 8(1 − s/2)² ≤ (1 − sb)(8 − 5sb) is needed, which holds for all s ≤ 1 if b ≤ 3/5 and for
+/// no s if b > 8/13. So b is at most 3/5 here; on balanced graphs β̲ is 1.
 pub fn fab_constants(c: &Constants, net: &Net, reading: Reading) -> FabConstants {
     let Net { n, alpha, beta, c: contraction, e, gamma } = *net;
     let (q, l2) = (beta.0 * c.mu, c.l_g1 * c.l_g1);
-    let base = l2 * n * n * alpha.1 * alpha.1 * beta.1 / (q * alpha.0 * beta.0 * beta.0);
+    let nearer = if reading == Reading::Mended { beta.0.min(0.6) } else { beta.0 };
+    let base = l2 * n * n * alpha.1 * alpha.1 * beta.1 / (q * alpha.0 * beta.0 * nearer);
     let third = 672.0 * gamma * l2 / (e * if reading == Reading::Mended { contraction } else { n });
     FabConstants {
         c_b: [4.0 * base, 13.0 * base, third],
         aux: 2.0 * third * alpha.1 * beta.1 / contraction + 168.0 * gamma * l2 / e,
         q,
+        nearer,
     }
 }
 
@@ -101,7 +110,7 @@ pub fn fab_constants(c: &Constants, net: &Net, reading: Reading) -> FabConstants
 pub fn fab(c: &Constants, net: &Net, lambda: f64, [x, y, z]: [f64; 3], reading: Reading) -> Vec<Condition> {
     let d = derived(c);
     let Net { n, alpha: (al, ah), beta: (bl, bh), c: cc, e, .. } = *net;
-    let FabConstants { c_b: [c1, c2, c3], aux, q } = fab_constants(c, net, reading);
+    let FabConstants { c_b: [c1, c2, c3], aux, q, nearer } = fab_constants(c, net, reading);
     let (l2, most, n2) = (c.l_g1 * c.l_g1, x.max(y).max(z), n * n);
     let penalty =
         |name, value: f64| Condition { name, value: 1.0 / lambda, bound: 1.0 / value, allows: value };
@@ -123,10 +132,10 @@ pub fn fab(c: &Constants, net: &Net, lambda: f64, [x, y, z]: [f64; 3], reading: 
         times("λη ≤ 1/q", 1.0 / q),
         times("λη ≤ ᾱ²β̄/(12αβ𝒞_aux)", ah * ah * bh / (12.0 * al * bl * aux)),
         times("λη ≤ α²βc𝒞_b3/(90nL_g1²)", al * al * bl * cc * c3 / (90.0 * n * l2)),
-        times("λη ≤ αβcq𝒞_b3/(120n𝒞_b1L_g1²)", al * bl * cc * q * c3 / (120.0 * n * c1 * l2)),
-        times("λη ≤ αβcq𝒞_b3/(320n𝒞_b2L_g1²)", al * bl * cc * q * c3 / (320.0 * n * c2 * l2)),
+        times("λη ≤ αβcq𝒞_b3/(120n𝒞_b1L_g1²)", al * nearer * cc * q * c3 / (120.0 * n * c1 * l2)),
+        times("λη ≤ αβcq𝒞_b3/(320n𝒞_b2L_g1²)", al * nearer * cc * q * c3 / (320.0 * n * c2 * l2)),
         times("λη ≤ αβe/15", al * bl * e / 15.0),
-        times("λη ≤ qβe/(20𝒞_b2)", q * bl * e / (20.0 * c2)),
+        times("λη ≤ qβe/(20𝒞_b2)", q * nearer * e / (20.0 * c2)),
         times("λη ≤ αβ/(16n²𝒞_aux)", al * bl / (16.0 * n2 * aux)),
     ]);
     let kappa = c.mu / c.l_g1;
@@ -153,8 +162,8 @@ pub fn fab(c: &Constants, net: &Net, lambda: f64, [x, y, z]: [f64; 3], reading: 
             // −1/Σα_{k+1}nβ_k is at most −1/(ᾱβ̄), not −1/(α̲β̲); and what the coefficients of y and z need
             // is a bound on ληy²/ηx (the printed one is the same where ηx/ηy is at its bound).
             let (ry, rz) = (
-                kappa * (q * bl / (432.0 * ah * bh * c2)).sqrt(),
-                kappa * (q * bl / (12.0 * ah * bh * c1)).sqrt(),
+                kappa * (q * nearer / (432.0 * ah * bh * c2)).sqrt(),
+                kappa * (q * nearer / (12.0 * ah * bh * c1)).sqrt(),
             );
             let curve = |name, low: f64, bound: f64| Condition {
                 name,
@@ -170,6 +179,8 @@ pub fn fab(c: &Constants, net: &Net, lambda: f64, [x, y, z]: [f64; 3], reading: 
                 curve("ληz²/ηx ≤ ᾱ²β̄/(6αβ𝒞_aux)", z, share / 6.0),
                 ratio("ηx/ηz ≤ r_z", z, rz),
                 times("λη ≤ √(2e/(15𝒞_aux))", (2.0 * e / (15.0 * aux)).sqrt()),
+                // Else a step overshoots along the most curved direction, and q_y is not (1 − ½ληq)².
+                times("λη ≤ 1/(3β̄L_g1)", 1.0 / (3.0 * bh * c.l_g1)),
             ]);
         }
     }
@@ -207,24 +218,24 @@ pub fn fab_coefficients(
 ) -> [f64; 6] {
     let d: Derived = derived(c);
     let Net { n, alpha: (al, ah), beta: (bl, bh), c: cc, e, gamma } = *net;
-    let FabConstants { c_b: [c1, c2, c3], aux, q } = fab_constants(c, net, reading);
+    let FabConstants { c_b: [c1, c2, c3], aux, q, nearer } = fab_constants(c, net, reading);
     let (l2, n2, squares) = (c.l_g1 * c.l_g1, n * n, x * x + y * y + z * z);
     let (big1, big2, big3) = (x * lambda / z * c1, x * lambda / y * c2, lambda * c3);
     let drift =
-        |weight: f64, low: f64, factor: f64| weight * factor * l2 / (lambda * low * q * bl * c.mu * c.mu);
+        |weight: f64, low: f64, factor: f64| weight * factor * l2 / (lambda * low * q * nearer * c.mu * c.mu);
     [
         -1.0 / (ah * bh * 2.0 * x) + d.l_star1 / 2.0 + drift(big1, z, 2.0) + drift(big2, y, 72.0),
-        3.0 * x * lambda * lambda * l2 * n2 * ah * ah * bh / (al * bl) - big1 * lambda * z * q * bl
+        3.0 * x * lambda * lambda * l2 * n2 * ah * ah * bh / (al * bl) - big1 * lambda * z * q * nearer
             + lambda * aux * (4.0 * x * x + 2.0 * z * z) * n2 * lambda * lambda * l2,
-        12.0 * x * lambda * lambda * l2 * n2 * ah * ah * bh / (al * bl) - big2 * lambda * y * q * bl
+        12.0 * x * lambda * lambda * l2 * n2 * ah * ah * bh / (al * bl) - big2 * lambda * y * q * nearer
             + lambda * aux * (4.0 * x * x + 8.0 * y * y) * n2 * lambda * lambda * l2,
         9.0 * n * lambda * lambda * l2 * x / (al * bl)
-            + n * big1 * 12.0 * z * lambda * l2 / (q * bl)
-            + n * big2 * 32.0 * y * lambda * l2 / (q * bl)
+            + n * big1 * 12.0 * z * lambda * l2 / (q * nearer)
+            + n * big2 * 32.0 * y * lambda * l2 / (q * nearer)
             - big3 * cc
             + 336.0 * gamma / e * lambda * l2
             + lambda * aux * 36.0 * n * lambda * lambda * l2 * squares,
-        3.0 * x / (al * bl) + big1 * 4.0 * z / (lambda * q * bl) + big2 * 4.0 * y / (lambda * q * bl)
+        3.0 * x / (al * bl) + big1 * 4.0 * z / (lambda * q * nearer) + big2 * 4.0 * y / (lambda * q * nearer)
             - e / lambda
             + lambda * aux * squares,
         lambda * aux * 4.0 * n2 * x * x - x / 2.0 * al * bl,
@@ -391,6 +402,8 @@ mod tests {
         let mut all = Vec::new();
         for seed in 0..4 {
             for sequence in [
+                // Balanced: β̲ is 1.
+                Sequence::uniform(Static::complete(3 + seed as usize)),
                 Sequence::uniform(ErdosRenyi::new(4, 0.5, seed, true)),
                 Sequence::uniform(Cycle::new(3 + seed as usize, 0.3, seed)),
             ] {
@@ -441,6 +454,24 @@ mod tests {
             );
             assert!(fab_coefficients(&c, net, lambda, eta, Reading::Printed)[3] > 0.0);
         }
+    }
+
+    /// How much nearer y comes with the constants that the lemma uses, for each step and part b of it.
+    #[test]
+    fn y_comes_nearer_by_the_part_that_is_said() {
+        let holds = |b: f64| {
+            (1..=1000)
+                .map(|i| i as f64 / 1000.0)
+                .all(|s| 8.0 * (1.0 - s / 2.0).powi(2) <= (1.0 - s * b) * (8.0 - 5.0 * s * b) * (1.0 + 1e-15))
+        };
+        assert!(holds(0.6) && holds(0.3) && holds(0.01));
+        assert!(!holds(8.0 / 13.0) && !holds(1.0), "as printed, on balanced graphs");
+        let c = problems().remove(0);
+        for net in nets() {
+            let part = |reading| fab_constants(&c, &net, reading).nearer;
+            assert!(holds(part(Reading::Mended)) && part(Reading::Mended) <= part(Reading::Printed));
+        }
+        assert!(nets().iter().any(|net| !holds(fab_constants(&c, net, Reading::Printed).nearer)));
     }
 
     #[test]

@@ -1,0 +1,49 @@
+//! `paper`: the page about the paper, made of kept results.
+use anyhow::{Context, Result, ensure};
+use dibo_paper::kept::Kept;
+use dibo_report::results::{Curves, Manifest, verify};
+use dibo_run::say;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What to keep and where the page goes.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Keep the results of this folder, which `run` made, in small (may be repeated)
+    #[arg(long, value_name = "DIR")]
+    keep: Vec<PathBuf>,
+    /// Where results are kept
+    #[arg(long, default_value = "crates/dibo-paper/kept")]
+    kept: PathBuf,
+    /// Where the page goes
+    #[arg(long, default_value = "docs/paper.md")]
+    out: PathBuf,
+}
+
+/// Keeps results, then makes the page.
+pub fn paper(options: &Options) -> Result<ExitCode> {
+    for folder in &options.keep {
+        keep(folder, &options.kept)?;
+    }
+    let kept = Kept::read_all(&options.kept)
+        .map_err(anyhow::Error::msg)
+        .context("kept results lie in dibo's repository: run this in its root, or say where with --kept")?;
+    let page = dibo_paper::page::page(&kept);
+    let fail = || format!("cannot write {}", options.out.display());
+    std::fs::write(&options.out, page).with_context(fail)?;
+    say!("{} of {} kept experiments", options.out.display(), kept.len());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn keep(folder: &Path, into: &Path) -> Result<()> {
+    let damaged = verify(folder)?;
+    let numbers = damaged.iter().find(|what| !what.contains("report.html") && !what.contains("plots/"));
+    ensure!(numbers.is_none(), "{}: the runs in it must be done again", numbers.cloned().unwrap_or_default());
+    let manifest = Manifest::read(folder)?;
+    let curves = Curves::read_csv(&folder.join("curves.csv"))?;
+    let path = into.join(format!("{}.json", manifest.name));
+    std::fs::write(&path, Kept::of(&manifest, &curves).text())
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    say!("kept {}", path.display());
+    Ok(())
+}
