@@ -72,6 +72,28 @@ impl Axis {
         if self.log { value.clamp(self.range.0, self.range.1) } else { value }
     }
 
+    /// About so many round values within the range, as they are and in words.
+    pub(super) fn marks(&self, about: usize) -> Vec<(f64, String)> {
+        let (low, high) = (self.range.0 / self.scale, self.range.1 / self.scale);
+        let about = about.max(2) as f64;
+        let TickFormat::Custom(words) = self.ticks() else { return Vec::new() };
+        let marked = |value: f64| (value, words(value * self.scale));
+        if self.log {
+            let (first, last) = ((low.log10() - 1e-9).ceil() as i32, (high.log10() + 1e-9).floor() as i32);
+            if last > first {
+                let step = (f64::from(last - first) / about).ceil().max(1.0) as usize;
+                return (first..=last).step_by(step).map(|power| marked(10f64.powi(power))).collect();
+            }
+        }
+        // 1, 2 or 5 times a power of ten.
+        let rough = (high - low) / about;
+        let power = 10f64.powf(rough.log10().floor());
+        let step = power * [1.0, 2.0, 5.0, 10.0].into_iter().find(|s| s * power >= rough).unwrap_or(10.0);
+        let first = (low / step - 1e-9).ceil();
+        let count = ((high / step + 1e-9).floor() - first).clamp(0.0, 100.0) as usize;
+        (0..=count).map(|nth| marked((first + nth as f64) * step)).collect()
+    }
+
     pub(super) fn ticks(&self) -> TickFormat {
         let (log, tick, range) = (self.log, self.tick, self.range);
         // Many decades: a label for every second one.

@@ -11,6 +11,8 @@ use kuva::plot::{LinePlot, LineStyle};
 use kuva::render::plots::Plot;
 
 const MOST_POINTS: usize = 300;
+/// Marks along a line that spans the picture.
+const MARKS: usize = 6;
 /// Values of a diverging run beyond this are not drawn.
 const CAP: f64 = 1e6;
 
@@ -21,7 +23,7 @@ pub(super) struct Drawn {
     lost: bool,
 }
 
-/// The mean lines of one metric, panel by panel, fit for their axes.
+/// The median lines of one metric, panel by panel, fit for their axes.
 pub(super) fn load(
     figure: &Figure,
     manifest: &Manifest,
@@ -32,7 +34,7 @@ pub(super) fn load(
 ) -> Vec<Vec<Drawn>> {
     let log_x = figure.log.contains('x');
     let one = |member: &Member| {
-        let mut line = average::mean_line(manifest, curves, member.index, &figure.x, name);
+        let mut line = average::median_line(manifest, curves, member.index, &figure.x, name);
         if log_y {
             line = average::positive(line);
         }
@@ -48,26 +50,46 @@ pub(super) fn load(
     loaded
 }
 
-/// One line with its band, or a dot where it has one point.
-pub(super) fn one_line(drawn: &Drawn, x_axis: &Axis, axis: &Axis, dotted: bool) -> Plot {
+/// One line with its band and a few marks, whose shape tells it apart where colours do not; or one mark where
+/// it has one point.
+pub(super) fn one_line(drawn: &Drawn, x_axis: &Axis, axis: &Axis, dotted: bool) -> Vec<Plot> {
     let (line, colour) = (&drawn.line, drawn.look.colour());
     let at: Vec<(f64, f64)> = line.iter().map(|point| (x_axis.place(point.x), axis.place(point.y))).collect();
+    let marks = |at: Vec<(f64, f64)>| {
+        let dots = ScatterPlot::new().with_data(at).with_color(colour).with_size(4.0);
+        Plot::Scatter(dots.with_marker(drawn.look.marker()))
+    };
     if let [only] = at[..] {
-        return Plot::Scatter(ScatterPlot::new().with_data([only]).with_color(colour).with_size(4.0));
+        return vec![marks(vec![only])];
     }
-    let mut plot = LinePlot::new().with_data(at).with_color(colour).with_stroke_width(2.0);
+    let mut plot = LinePlot::new().with_data(at.clone()).with_color(colour).with_stroke_width(2.0);
     if dotted {
-        plot = plot.with_line_style(LineStyle::Custom("2 3".into()));
-    } else {
-        plot = plot.with_line_style(drawn.look.style());
-        if line.iter().any(|point| point.high > point.low) {
-            let (low, high) =
-                (line.iter().map(|p| axis.place(p.low)), line.iter().map(|p| axis.place(p.high)));
-            plot = plot.with_band(low, high);
-            plot.band = plot.band.map(|band| band.with_opacity(0.18));
+        return vec![Plot::Line(plot.with_line_style(LineStyle::Custom("2 3".into())))];
+    }
+    plot = plot.with_line_style(drawn.look.style());
+    if line.iter().any(|point| point.high > point.low) {
+        let (low, high) = (line.iter().map(|p| axis.place(p.low)), line.iter().map(|p| axis.place(p.high)));
+        plot = plot.with_band(low, high);
+        plot.band = plot.band.map(|band| band.with_opacity(0.18));
+    }
+    vec![Plot::Line(plot), marks(spaced(&at, x_axis, drawn.look.offset()))]
+}
+
+/// A few points of a line, evenly along the axis; the first a part of a step away from its beginning, so that
+/// marks of several lines do not cover each other.
+fn spaced(at: &[(f64, f64)], axis: &Axis, offset: f64) -> Vec<(f64, f64)> {
+    let along = |x: f64| if axis.log { x.ln() } else { x };
+    let (low, high) = (along(axis.range.0), along(axis.range.1));
+    let wanted = (0..MARKS).map(|nth| low + (high - low) * (nth as f64 + offset) / MARKS as f64);
+    let mut kept: Vec<usize> = Vec::new();
+    for wanted in wanted {
+        let near = at.partition_point(|(x, _)| along(*x) < wanted);
+        // A line that ends before has no mark there.
+        if near < at.len() && !kept.contains(&near) {
+            kept.push(near);
         }
     }
-    Plot::Line(plot)
+    kept.into_iter().map(|index| at[index]).collect()
 }
 
 pub(super) fn lines(
@@ -102,10 +124,10 @@ pub(super) fn lines(
         _ => None,
     };
     let cells = left.iter().enumerate().map(|(index, lines)| {
-        let primary = lines.iter().map(|drawn| one_line(drawn, &x_axis, &y_axis, false)).collect();
+        let primary = lines.iter().flat_map(|drawn| one_line(drawn, &x_axis, &y_axis, false)).collect();
         let secondary = match (&right, &y2_axis) {
             (Some(right), Some(axis)) => {
-                right[index].iter().map(|drawn| one_line(drawn, &x_axis, axis, true)).collect()
+                right[index].iter().flat_map(|drawn| one_line(drawn, &x_axis, axis, true)).collect()
             }
             _ => Vec::new(),
         };
@@ -117,6 +139,7 @@ pub(super) fn lines(
             label: format!("dotted: {} (right axis)", axis.label),
             colour: "#4D4D4D".into(),
             dashes: Some("2 3".into()),
+            mark: None,
         });
     }
     let base = |panel: &Panel, first: bool, last: bool| {

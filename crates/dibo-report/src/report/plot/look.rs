@@ -3,6 +3,7 @@ use super::words;
 use crate::results::{Figure, Manifest};
 use anyhow::{Result, bail};
 use kuva::plot::LineStyle;
+use kuva::plot::scatter::MarkerShape;
 
 /// Okabe and Ito's colours, which colour-blind readers tell apart; their yellow is too pale for a line.
 pub(super) const COLOURS: [&str; 7] =
@@ -34,6 +35,18 @@ pub(super) struct Look {
 impl Look {
     pub(super) fn colour(self) -> &'static str {
         COLOURS[self.colour % COLOURS.len()]
+    }
+
+    /// The shape of its marks goes with the colour, for readers who cannot tell the colours apart.
+    pub(super) fn marker(self) -> MarkerShape {
+        use MarkerShape::*;
+        [Circle, Square, Triangle, Diamond, Cross, Plus, TriangleDown][self.colour % COLOURS.len()]
+    }
+
+    /// Where its first mark lies, in parts of the distance between two.
+    pub(super) fn offset(self) -> f64 {
+        let nth = (self.colour + COLOURS.len() * self.dashes) as f64;
+        (0.25 + nth * 0.382) % 1.0
     }
 
     pub(super) fn style(self) -> LineStyle {

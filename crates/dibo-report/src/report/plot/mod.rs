@@ -6,6 +6,7 @@ mod lines;
 mod look;
 mod picture;
 mod points;
+mod shown;
 
 use super::{average, words};
 use crate::results::{Curves, Figure, Manifest};
@@ -14,6 +15,7 @@ pub use graphs::{Edges, graphs, heat_map};
 use look::{Member, Panel, panels};
 use picture::Entry;
 pub use picture::Picture;
+pub use shown::{Shown, shown};
 
 const FONT: u32 = 13;
 /// Mean width of a letter, in font sizes; kuva keeps its own text measure private.
@@ -24,7 +26,7 @@ pub fn draw(figure: &Figure, manifest: &Manifest, curves: &Curves) -> Result<Pic
     let panels = panels(figure, manifest)?;
     match figure.kind.as_str() {
         // A run shortened to less than that is shown whole.
-        "line" if curves.rows.iter().any(|row| figure.from > 0 && row.iteration > figure.from) => {
+        "line" if later(figure, curves) => {
             let rows = curves.rows.iter().filter(|row| row.iteration >= figure.from).cloned().collect();
             lines::lines(figure, manifest, &Curves { metrics: curves.metrics.clone(), rows }, &panels)
         }
@@ -34,6 +36,11 @@ pub fn draw(figure: &Figure, manifest: &Manifest, curves: &Curves) -> Result<Pic
         "graphs" => bail!("the topology picture is drawn while the experiment runs"),
         other => bail!("unknown kind of figure `{other}`; allowed are line, bar, points, graphs"),
     }
+}
+
+/// Whether the figure leaves out a beginning.
+fn later(figure: &Figure, curves: &Curves) -> bool {
+    figure.from > 0 && curves.rows.iter().any(|row| row.iteration > figure.from)
 }
 
 fn divergence(lost: usize, all: usize) -> String {
@@ -57,6 +64,7 @@ fn legend(manifest: &Manifest, panels: &[Panel]) -> Vec<Entry> {
         label: format!("{}{}", member.label, divergence(lost, all)),
         colour: member.look.colour().into(),
         dashes: member.look.style().dasharray(),
+        mark: Some(member.look.marker()),
     };
     found.into_iter().map(entry).collect()
 }

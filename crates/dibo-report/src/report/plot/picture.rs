@@ -4,10 +4,11 @@ use super::{FONT, LETTER};
 use crate::results::write_file;
 use anyhow::{Context, Result, anyhow};
 use kuva::backend::{raster::RasterBackend, svg::SvgBackend};
+use kuva::plot::scatter::MarkerShape;
 use kuva::render::color::Color;
 use kuva::render::layout::Layout;
 use kuva::render::plots::Plot;
-use kuva::render::render::{Primitive, Scene, TextAnchor};
+use kuva::render::render::{PathData, Primitive, Scene, TextAnchor};
 use std::path::Path;
 
 /// A finished picture.
@@ -102,6 +103,7 @@ pub(super) struct Entry {
     pub(super) label: String,
     pub(super) colour: String,
     pub(super) dashes: Option<String>,
+    pub(super) mark: Option<MarkerShape>,
 }
 
 pub(super) fn layout(panel: &Panel, x: (f64, f64), y: (f64, f64)) -> Layout {
@@ -181,6 +183,9 @@ pub(super) fn add_legend(scene: &mut Scene, entries: &[Entry]) {
             stroke_width: 2.0,
             stroke_dasharray,
         });
+        if let Some(shape) = entry.mark {
+            scene.add(mark(shape, (x + SWATCH / 2.0, y), 4.0, &entry.colour));
+        }
         scene.add(text(x + SWATCH + 6.0, y + size * 0.36, &entry.label, TextAnchor::Start));
     }
     if rows > 0 {
@@ -198,6 +203,56 @@ pub(super) fn text(x: f64, y: f64, content: &str, anchor: TextAnchor) -> Primiti
         rotate: None,
         bold: false,
         color: None,
+    }
+}
+
+/// One mark.
+fn mark(shape: MarkerShape, (x, y): (f64, f64), r: f64, colour: &str) -> Primitive {
+    let corners = |corners: &[(f64, f64)]| {
+        let at = corners.iter().map(|(dx, dy)| format!("{:.2} {:.2}", x + dx * r, y + dy * r));
+        format!("M {} Z", at.collect::<Vec<_>>().join(" L "))
+    };
+    let stroke = |a: f64, b: f64, c: f64, d: f64| {
+        let at = |dx: f64, dy: f64| format!("{:.2} {:.2}", x + dx * r, y + dy * r);
+        format!("M {} L {} M {} L {}", at(-a, -b), at(a, b), at(-c, -d), at(c, d))
+    };
+    let d = match shape {
+        MarkerShape::Circle => {
+            return Primitive::Circle {
+                cx: x,
+                cy: y,
+                r,
+                fill: Color::from(colour),
+                fill_opacity: None,
+                stroke: None,
+                stroke_width: None,
+            };
+        }
+        MarkerShape::Square => corners(&[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
+        MarkerShape::Diamond => corners(&[(0.0, -1.2), (1.2, 0.0), (0.0, 1.2), (-1.2, 0.0)]),
+        MarkerShape::Triangle => corners(&[(0.0, -1.1), (1.1, 0.9), (-1.1, 0.9)]),
+        MarkerShape::TriangleDown => corners(&[(0.0, 1.1), (1.1, -0.9), (-1.1, -0.9)]),
+        MarkerShape::Cross => stroke(0.9, 0.9, 0.9, -0.9),
+        _ => stroke(1.1, 0.0, 0.0, 1.1),
+    };
+    let line = matches!(shape, MarkerShape::Cross | MarkerShape::Plus);
+    Primitive::Path(Box::new(PathData {
+        d,
+        fill: (!line).then(|| Color::from(colour)),
+        stroke: if line { Color::from(colour) } else { Color::None },
+        stroke_width: if line { 2.0 } else { 0.0 },
+        opacity: None,
+        stroke_dasharray: None,
+    }))
+}
+
+/// A straight thin line.
+pub(super) fn rule(from: (f64, f64), to: (f64, f64), colour: &str) -> Primitive {
+    Primitive::PolyLine {
+        points: vec![from, to],
+        stroke: Color::from(colour),
+        stroke_width: 1.0,
+        stroke_dasharray: None,
     }
 }
 

@@ -24,13 +24,8 @@ pub(super) fn groups(
     let mut groups: Vec<Group> = Vec::new();
     for &Member { index, look, .. } in &panel.series {
         let runs = manifest.runs.iter().filter(|run| run.series == index && run.outcome != "diverged");
-        let values: Vec<f64> =
-            runs.map(|run| average::ending(run, &figure.y)).filter(|value| value.is_finite()).collect();
-        let (y, sd) = average::mean_sd(&values);
-        let sd = if sd.is_finite() { sd } else { 0.0 };
-        // No whisker below 0 for what is never below 0, such as a count.
-        let floor = if values.iter().all(|value| *value >= 0.0) { 0.0 } else { f64::NEG_INFINITY };
-        let point = Point { x: across(index), y, low: (y - sd).max(floor), high: y + sd };
+        let values = runs.map(|run| average::ending(run, &figure.y)).filter(|value| value.is_finite());
+        let point = average::spread(across(index), &mut values.collect::<Vec<_>>());
         match groups.iter_mut().find(|(known, _)| *known == look) {
             Some((_, points)) => points.push(point),
             None => groups.push((look, vec![point])),
@@ -63,6 +58,7 @@ pub(super) fn dots(groups: &[Group], x_axis: &Axis, y_axis: &Axis, ordered: bool
             .iter()
             .map(|p| (y_axis.place(p.y) - y_axis.place(p.low), y_axis.place(p.high) - y_axis.place(p.y)));
         let mut dots = ScatterPlot::new().with_data(at.clone()).with_color(colour).with_size(4.0);
+        dots = dots.with_marker(look.marker());
         if points.iter().any(|point| point.high > point.low) {
             dots = dots.with_y_err_asymmetric(errors);
         }
@@ -75,41 +71,68 @@ pub(super) fn dots(groups: &[Group], x_axis: &Axis, y_axis: &Axis, ordered: bool
     plots
 }
 
-pub(super) fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Picture> {
-    let key = figure
-        .x
-        .strip_prefix("setting:")
-        .with_context(|| format!("kind points needs x = \"setting:KEY\", not `{}`", figure.x))?;
-    let value = |index: usize| manifest.series[index].settings.get(key).cloned().unwrap_or_default();
-    let mut names: Vec<String> = Vec::new();
-    for member in panels.iter().flat_map(|panel| &panel.series) {
-        if !names.contains(&value(member.index)) {
-            names.push(value(member.index));
+/// Where series lie along a setting: at its number, or at the place of its name among all.
+pub(super) struct Across<'a> {
+    manifest: &'a Manifest,
+    pub(super) key: &'a str,
+    names: Vec<String>,
+    pub(super) numbers: bool,
+}
+
+impl<'a> Across<'a> {
+    pub(super) fn new(figure: &'a Figure, manifest: &'a Manifest, panels: &[Panel]) -> Result<Self> {
+        let key = figure
+            .x
+            .strip_prefix("setting:")
+            .with_context(|| format!("kind points needs x = \"setting:KEY\", not `{}`", figure.x))?;
+        let mut across = Across { manifest, key, names: Vec::new(), numbers: false };
+        for member in panels.iter().flat_map(|panel| &panel.series) {
+            let name = across.value(member.index);
+            if !across.names.contains(&name) {
+                across.names.push(name);
+            }
         }
+        across.numbers = across.names.iter().all(|name| name.parse().is_ok_and(|x: f64| x.is_finite()));
+        Ok(across)
     }
-    let numbers: Option<Vec<f64>> =
-        names.iter().map(|name| name.parse().ok().filter(|x: &f64| x.is_finite())).collect();
-    let across = |index: usize| match &numbers {
-        Some(_) => value(index).parse().unwrap_or(f64::NAN),
-        None => {
-            names.iter().position(|name| *name == value(index)).map_or(f64::NAN, |place| place as f64 + 1.0)
+
+    fn value(&self, index: usize) -> String {
+        self.manifest.series[index].settings.get(self.key).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn at(&self, index: usize) -> f64 {
+        let value = self.value(index);
+        if self.numbers {
+            return value.parse().unwrap_or(f64::NAN);
         }
-    };
-    let log_x = figure.log.contains('x') && numbers.is_some();
+        self.names.iter().position(|name| *name == value).map_or(f64::NAN, |place| place as f64 + 1.0)
+    }
+
+    /// The names as readers know them.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.names.iter().map(|name| full_name(self.manifest, name)).collect()
+    }
+}
+
+pub(super) fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> Result<Picture> {
+    let across = Across::new(figure, manifest, panels)?;
+    let log_x = figure.log.contains('x') && across.numbers;
     let log_y = figure.log.contains('y');
     // Panel → legend entry → points.
-    let groups: Vec<Vec<Group>> =
-        panels.iter().map(|panel| groups(figure, manifest, panel, &across, (log_x, log_y))).collect();
+    let groups: Vec<Vec<Group>> = panels
+        .iter()
+        .map(|panel| groups(figure, manifest, panel, &|index| across.at(index), (log_x, log_y)))
+        .collect();
     let all: Vec<Point> = groups.iter().flatten().flat_map(|(_, points)| points.iter().copied()).collect();
     let none = || anyhow!("`{}` has no value to draw", figure.y);
     let mut x_axis = Axis::over(all.iter().map(|point| point.x), manifest, "", log_x).ok_or_else(none)?;
-    x_axis.label = words::symbol(key);
+    x_axis.label = words::symbol(across.key);
     if !x_axis.log {
         let spare = 0.04 * (x_axis.range.1 - x_axis.range.0);
-        x_axis.range = if numbers.is_some() {
+        x_axis.range = if across.numbers {
             (x_axis.range.0 - spare, x_axis.range.1 + spare)
         } else {
-            (0.5, names.len() as f64 + 0.5)
+            (0.5, across.names.len() as f64 + 0.5)
         };
     }
     // A dot on the edge of a logarithmic axis would be cut.
@@ -121,11 +144,11 @@ pub(super) fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> 
         log_y,
     )
     .ok_or_else(none)?;
-    let cells = groups.iter().map(|groups| (dots(groups, &x_axis, &y_axis, numbers.is_some()), Vec::new()));
+    let cells = groups.iter().map(|groups| (dots(groups, &x_axis, &y_axis, across.numbers), Vec::new()));
     let base = |panel: &Panel, first: bool, _: bool| {
         let mut layout = y_axis.on_y(x_axis.on_x(layout(panel, x_axis.range, y_axis.range)));
-        if numbers.is_none() {
-            let names: Vec<String> = names.iter().map(|name| full_name(manifest, name)).collect();
+        if !across.numbers {
+            let names = across.names();
             let letters = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) * names.len();
             if letters as f64 * f64::from(FONT) * LETTER > 480.0 / panels.len().min(3) as f64 {
                 layout = layout.with_x_tick_rotate(-25.0);
