@@ -99,7 +99,8 @@ fn kept(rows: &[&CurveRow], points: usize) -> BTreeSet<usize> {
     let x: Vec<f64> = all.iter().map(|k| *k as f64).collect();
     let linear = average::thin(&x, points / 2, false);
     let log = average::thin(&x, points / 2, true);
-    linear.into_iter().chain(log).map(|index| all[index]).chain(ends).collect()
+    // The first after the start as well: a logarithmic axis begins there.
+    linear.into_iter().chain(log).chain([1]).map(|index| all[index]).chain(ends).collect()
 }
 
 /// One series from its own rows.

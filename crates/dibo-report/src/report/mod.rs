@@ -2,6 +2,7 @@
 //! else.
 pub mod average;
 pub mod claims;
+pub mod compare;
 pub mod data;
 pub mod memory;
 mod page;

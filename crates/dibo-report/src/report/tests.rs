@@ -350,3 +350,43 @@ fn the_curves_of_many_runs_fit_a_page() {
     assert_eq!(values["middle"][0], 1.5);
     assert_eq!(data["figures"][0]["panels"][0]["items"][1]["series"], 1);
 }
+
+#[test]
+fn folders_side_by_side_show_what_differs() {
+    let dir = folder("compare");
+    let mut folders = Vec::new();
+    for (nth, worse) in [1.0, 3.0].into_iter().enumerate() {
+        let (mut manifest, curves) =
+            results(|s, seed, _| worse * (1.0 + s as f64) + seed as f64, &[0, 10, 20], "finished");
+        for series in &mut manifest.series {
+            series.settings.insert("algorithm.eta_x".into(), format!("0.{nth}"));
+        }
+        let own = dir.join(["old", "new"][nth]);
+        std::fs::create_dir_all(&own).unwrap();
+        manifest.write(&own).unwrap();
+        curves.write_csv(&own.join("curves.csv")).unwrap();
+        folders.push(own);
+    }
+    let parts = compare::Part::read(&folders).unwrap();
+    let page = compare::write(&dir.join("both"), &parts).unwrap();
+    let page = std::fs::read_to_string(page).unwrap();
+    for part in [
+        "old and new",
+        "FAB ν=0.0 · old",
+        "FAB ν=0.1 · new",
+        "algorithm.eta_x",
+        "new − old",
+        // The first series ends at 1 and 2 in one folder and at 3 and 4 in the other: 2 more of each seed.
+        "+2 (+133.3 %)",
+        "Settings that differ",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    // What is the same in both is not said.
+    assert!(!page.contains("<dt>overrides") && !page.contains("graph.nu</td>"));
+    let error = compare::write(&folders[0], &parts).unwrap_err().to_string();
+    assert!(error.contains("--out") && compare::Part::read(&folders[..1]).is_err());
+    let twice = compare::Part::read(&[folders[0].clone(), folders[0].clone()]).unwrap();
+    assert_eq!((twice[0].name.as_str(), twice[1].name.as_str()), ("old (1)", "old (2)"));
+    std::fs::remove_dir_all(dir).unwrap();
+}
