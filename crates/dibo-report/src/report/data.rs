@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Numbers that a page holds at most, about eight letters each.
-const ROOM: usize = 120_000;
+pub const ROOM: usize = 120_000;
 /// Points of a line: not fewer, and not more, than these.
 const POINTS: (usize, usize) = (24, 240);
 
@@ -46,8 +46,8 @@ struct Values {
 }
 
 impl<'a> Data<'a> {
-    /// Everything that the figures of an experiment can show.
-    pub fn new(manifest: &'a Manifest, curves: &Curves) -> Self {
+    /// Everything that the figures of an experiment can show, in about so many numbers.
+    pub fn new(manifest: &'a Manifest, curves: &Curves, room: usize) -> Self {
         let figures: Vec<Option<Shown>> =
             manifest.figures.iter().map(|figure| shown(figure, manifest, curves).ok()).collect();
         let lines = manifest.figures.iter().any(|figure| figure.kind == "line");
@@ -68,7 +68,7 @@ impl<'a> Data<'a> {
         let asked_for = if several { 3 + manifest.seeds.len() } else { 1 };
         let other = if several { 3 } else { 1 };
         let each = 4 + asked.len() * asked_for + curves.metrics.len().saturating_sub(asked.len()) * other;
-        let points = (ROOM / (each * rows.len().max(1))).clamp(POINTS.0, POINTS.1);
+        let points = (room / (each * rows.len().max(1))).clamp(POINTS.0, POINTS.1);
         let series = (0..rows.len()).map(|index| {
             let keep = kept(&rows[index], points);
             let rows = rows[index].iter().filter(|row| keep.contains(&row.iteration));

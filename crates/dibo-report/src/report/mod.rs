@@ -5,7 +5,7 @@ pub mod claims;
 pub mod compare;
 pub mod data;
 pub mod memory;
-mod page;
+pub(crate) mod page;
 pub mod plot;
 mod table;
 pub mod words;
@@ -47,7 +47,8 @@ pub fn write(
     Ok(path)
 }
 
-fn caption(figure: &Figure, manifest: &Manifest) -> String {
+/// What stands below a figure: its title, how to read its lines, and which way is better.
+pub(crate) fn caption(figure: &Figure, manifest: &Manifest) -> String {
     let mut caption = figure.title.trim().to_string();
     if caption.is_empty() {
         caption = words::label(manifest, &figure.y);

@@ -4,7 +4,7 @@
 //! still run no script of it: the page allows the one script that bears its nonce, and a text cannot know the
 //! nonce of a page that holds it.
 use super::claims::{Claim, Verdict};
-use super::data::Data;
+use super::data::{Data, ROOM};
 use super::{Body, Extra, caption, memory, plot, table, words};
 use crate::results::{Curves, Figure, Manifest, check_name};
 use anyhow::{Context, Result};
@@ -25,6 +25,7 @@ pub const SCRIPT: &str = concat!(
     include_str!("page/chart.js"),
     include_str!("page/figure.js"),
     include_str!("page/page.js"),
+    include_str!("page/live.js"),
     "})();\n"
 );
 
@@ -46,7 +47,7 @@ pub fn page(
     environment.add_template("report.html", TEMPLATE).context(wrong)?;
     let template = environment.get_template("report.html").context(wrong)?;
     let (seeds, outcome, machine) = (manifest.seeds.len(), table::outcome(manifest), &manifest.machine);
-    let data = Data::new(manifest, curves).text();
+    let data = Data::new(manifest, curves, ROOM).text();
     let alone = sources.is_empty();
     let page = template.render(context! {
         title => if manifest.title.is_empty() { manifest.name.as_str() } else { manifest.title.as_str() },

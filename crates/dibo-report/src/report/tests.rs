@@ -340,7 +340,7 @@ fn the_curves_of_many_runs_fit_a_page() {
     let iterations: Vec<usize> = (0..2000).map(|k| 10 * k).collect();
     let (manifest, curves) =
         results(|_, seed, k| seed as f64 + 1.0 / (1.0 + k as f64), &iterations, "finished");
-    let text = data::Data::new(&manifest, &curves).text();
+    let text = data::Data::new(&manifest, &curves, data::ROOM).text();
     let data: serde_json::Value = serde_json::from_str(&text).unwrap();
     let along = data["series"][1]["iteration"].as_array().unwrap();
     assert!(along.len() <= 300 && along.len() > 100 && text.len() < 60_000, "{} {}", along.len(), text.len());

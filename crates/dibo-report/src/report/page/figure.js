@@ -28,6 +28,8 @@ class FigureView {
 
   // New data of the same shape.
   update(figure, data) {
+    // Not under a hand that drags, and not where the reader is not.
+    if (this.host.matches(":active")) return;
     this.figure = figure;
     this.data = this.state.data = data;
     this.charts.forEach((chart, i) => Object.assign(chart, {figure, panel: figure.panels[i]}));
@@ -46,7 +48,7 @@ class FigureView {
   }
 
   draw() {
-    const {state, figure, area, charts} = this;
+    const {state, area, charts} = this, figure = this.figure;
     state.xLabel = figure.across ? figure.across[0] : COLUMNS[state.x] || state.x.replace(/_/g, " ");
     state.yLabel = metricLabel(this.data, state.y) || figure.label;
     const room = this.host.clientWidth || 640;
@@ -60,6 +62,10 @@ class FigureView {
     });
     const entries = new Map();
     for (const panel of figure.panels) for (const item of panel.items) if (!entries.has(item.label)) entries.set(item.label, item);
+    // A legend that is the same stays, with the focus in it.
+    const now = JSON.stringify([[...entries.keys()], [...state.hidden], darkness.matches]);
+    if (now === this.legend) return;
+    this.legend = now;
     this.keys.replaceChildren(...[...entries.values()].map(item => make("li", {}, this.entry(item, [...entries.keys()]))));
     if (figure.y2) this.keys.append(make("li", {}, swatch({dotted: true}), ` dotted: ${metricLabel(this.data, figure.y2)} (right axis)`));
   }
