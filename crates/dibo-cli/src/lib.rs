@@ -17,12 +17,12 @@ mod net;
 mod net;
 mod peer;
 mod predict;
+mod report;
 mod run;
 mod tune;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use dibo_report::results::{Curves, Manifest, verify};
 use dibo_run::{Registry, Request, check, data, fold, say, unsaid};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -64,11 +64,8 @@ enum Command {
     /// Find steps (and FAB's penalty) for an experiment, and write the best setting as a file that `run`
     /// takes
     Tune(tune::Options),
-    /// Check a results folder's checksums and make its plots and report again
-    Report {
-        /// A folder that `run` made
-        folder: PathBuf,
-    },
+    /// Check a results folder's checksums and make its plots and report again; or compare several folders
+    Report(report::Options),
     /// Print exact iterates of a small explicit problem, to cross-check another program
     Trace {
         /// A JSON file with problem, graphs, starts and settings
@@ -208,18 +205,7 @@ fn act(registry: &Registry, name: &str, command: Option<Command>) -> Result<Exit
             Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(2) })
         }
         Some(Command::Tune(options)) => tune::tune(registry, options),
-        Some(Command::Report { folder }) => {
-            for damaged in verify(&folder)? {
-                // What is drawn from the rest is made anew; numbers are not.
-                let drawn = damaged.contains("report.html") || damaged.contains("plots/");
-                anyhow::ensure!(drawn, "{damaged}: the runs in it must be done again");
-                say!("{damaged}: made anew");
-            }
-            let manifest = Manifest::read(&folder)?;
-            let curves = Curves::read_csv(&folder.join("curves.csv"))?;
-            run::finish(registry, &folder, &manifest, &curves)?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Some(Command::Report(options)) => report::report(registry, &options),
         Some(Command::Trace { input }) => {
             let fail = || format!("cannot read {}", input.display());
             let text = std::fs::read_to_string(&input).with_context(fail)?;
