@@ -22,9 +22,10 @@ const POINTS: usize = 150;
 const ROOM: usize = 30_000;
 /// Lines of what was said that are kept.
 const SAID: usize = 20;
-/// Between two answers, at least; and how many times as long as making one took.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Between two answers: how many times as long as making one took, but within these bounds.
 const SHARE: u32 = 100;
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(3);
 
 /// What is known of a run while it goes on.
 pub struct Live {

@@ -1,5 +1,5 @@
 //! The server of the page: loopback only, and nothing without the token in the address.
-use super::{Live, PAUSE, SHARE};
+use super::{LONGEST, Live, PAUSE, SHARE};
 use crate::report::page::{SCRIPT, STYLE};
 use crate::report::{caption, words};
 use anyhow::{Context, Result, anyhow};
@@ -12,8 +12,6 @@ use tiny_http::{Header, Method, Request, Response};
 
 /// A page that asked not longer ago than this is waited for at the end, so that it can show the report.
 const RECENT: Duration = Duration::from_secs(4);
-/// But nobody waits longer than this for a page.
-const LONGEST: Duration = Duration::from_secs(10);
 
 /// Serves the page until it is dropped.
 pub struct Server {
@@ -90,7 +88,7 @@ impl Server {
         ending.report = Some(bytes);
         let kept = self.state.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         // As long as a page was told to wait, and a second more.
-        let wait = RECENT.max(kept.map_or(PAUSE, |(_, hold, _)| hold) + PAUSE).min(LONGEST);
+        let wait = RECENT.max(kept.map_or(PAUSE, |(_, hold, _)| hold) + PAUSE);
         let until = ending.asked.map(|asked| asked + wait).unwrap_or_else(Instant::now);
         while !ending.fetched {
             let Some(left) = until.checked_duration_since(Instant::now()) else { break };
@@ -186,7 +184,7 @@ impl State {
                 let pause = last.as_ref().map_or(PAUSE, |(_, hold, _)| *hold);
                 let began = Instant::now();
                 let news = self.live.news(ended, pause);
-                let hold = PAUSE.max(began.elapsed() * SHARE);
+                let hold = (began.elapsed() * SHARE).clamp(PAUSE, LONGEST);
                 *kept = Some((began, hold, news.clone()));
                 news
             }

@@ -189,10 +189,16 @@ fn difference(measure: &str, first: &BTreeMap<u64, f64>, second: &BTreeMap<u64, 
     let (by, from) = (average::mean_sd(&values).0, mean(first));
     let sign = if by > 0.0 { "+" } else { "" };
     let part = match from != 0.0 && by != 0.0 {
-        true => format!(" ({sign}{} %)", words::number(100.0 * by / from.abs())),
+        true => format!(" ({sign}{} %)", percent(100.0 * by / from.abs())),
         false => String::new(),
     };
     format!("{sign}{}{part}", shown(measure, values.into_iter()))
+}
+
+/// Two digits of a small part, whole numbers of a large one.
+fn percent(part: f64) -> String {
+    let decimals = (1 - part.abs().log10().floor() as i32).clamp(0, 3) as usize;
+    format!("{part:.decimals$}")
 }
 
 /// Settings, versions and machines that are not the same in all folders.

@@ -115,17 +115,22 @@ fn one(manifest: &Manifest, curves: &Curves, index: usize, asked: &BTreeSet<&str
         gradients: Vec::new(),
         values: BTreeMap::new(),
     };
-    // The places are those of the first metric that has any; the others are looked up there.
     let along = |x: &str, metric: &String| average::median_line(manifest, curves, index, x, metric);
-    let longest = curves.metrics.iter().max_by_key(|metric| along("iteration", metric).len());
-    let Some(first) = longest else { return lines };
-    let column = |name: &str| along(name, first).iter().map(|point| round(point.x)).collect::<Vec<_>>();
-    lines.iteration = along("iteration", first).iter().map(|point| point.x).collect();
+    let all: Vec<Vec<average::Point>> =
+        curves.metrics.iter().map(|metric| along("iteration", metric)).collect();
+    // The places are those of the metric that has most of them; the others are looked up there.
+    let most = (0..all.len()).max_by_key(|nth| all[*nth].len());
+    let Some(most) = most else { return lines };
+    let column = |name: &str| {
+        let line = along(name, &curves.metrics[most]);
+        line.iter().map(|point| round(point.x)).collect::<Vec<_>>()
+    };
+    lines.iteration = all[most].iter().map(|point| point.x).collect();
     [lines.seconds, lines.bytes, lines.gradients] = ["seconds", "bytes", "gradients"].map(column);
     let seeds: BTreeSet<u64> = curves.rows.iter().map(|row| row.seed).collect();
-    for (nth, metric) in curves.metrics.iter().enumerate() {
+    for (nth, (metric, line)) in curves.metrics.iter().zip(all).enumerate() {
         let line: BTreeMap<usize, average::Point> =
-            along("iteration", metric).into_iter().map(|point| (point.x as usize, point)).collect();
+            line.into_iter().map(|point| (point.x as usize, point)).collect();
         let of = |get: fn(&average::Point) -> f64| -> Vec<f64> {
             let at = |k: &f64| line.get(&(*k as usize)).map_or(f64::NAN, |point| round(get(point)));
             lines.iteration.iter().map(at).collect()

@@ -377,7 +377,7 @@ fn folders_side_by_side_show_what_differs() {
         "algorithm.eta_x",
         "new − old",
         // The first series ends at 1 and 2 in one folder and at 3 and 4 in the other: 2 more of each seed.
-        "+2 (+133.3 %)",
+        "+2 (+133 %)",
         "Settings that differ",
     ] {
         assert!(page.contains(part), "{part}");

@@ -93,7 +93,7 @@ class Chart {
         grid: {stroke: line, width: 1, show: name !== "y2"}, ticks: {stroke: soft, width: 1, size: 4},
         splits: log ? (u, i, low, high) => logSplits(low, high, most) : undefined,
         filter: log ? (u, splits) => splits : undefined,
-        values: (u, splits) => splits.map(value => tick(value / unit, log)), space: side % 2 ? 34 : 60};
+        values: (u, splits) => splits.map(value => tick(value / unit, powers(log, ...view(name).map(end => end / unit)))), space: side % 2 ? 34 : 60};
     };
     const xAxis = axis("x", state.logX, state.x, state.xLabel, 2, 34);
     if (state.names) {

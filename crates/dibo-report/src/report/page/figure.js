@@ -223,7 +223,7 @@ function bars(host, figure) {
       }
       const axis = make("div", {class: "axis"}), [unit, word] = unitOf(figure.y, high);
       for (const split of splits) {
-        const at = make("span", {}, tick(+(split / unit).toPrecision(3), log));
+        const at = make("span", {}, tick(+(split / unit).toPrecision(3), powers(log, low / unit, high / unit)));
         at.style.left = percent(split);
         axis.append(at);
       }

@@ -1,7 +1,7 @@
 // The page of a run that goes on: asks for news, draws them, and passes the wish to stop.
 function watch() {
   const id = name => document.getElementById(name), bar = id("bar"), stop = id("stop");
-  let failed = 0;
+  let failed = 0, timer = 0;
   const clock = seconds => seconds < 100 ? `${Math.round(seconds)} s` : seconds < 6000 ? `${Math.round(seconds / 60)} min`
     : `${(seconds / 3600).toFixed(1)} h`;
   const news = async () => {
@@ -38,11 +38,13 @@ function watch() {
         return;
       }
     }
-    setTimeout(news, pause);
+    timer = setTimeout(news, pause);
   };
   stop.addEventListener("click", async () => {
     stop.disabled = true;
     await fetch("stop", {method: "POST"}).catch(() => {});
+    clearTimeout(timer);
+    news();
   });
   news();
 }

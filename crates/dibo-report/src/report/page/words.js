@@ -52,11 +52,14 @@ function quantity(column, value) {
   return number(value / size) + (unit ? " " + unit : "");
 }
 
-// What a tick says; on a logarithmic axis a power of ten.
-function tick(value, log) {
+// Whether the ticks of an axis read better as powers of ten.
+const powers = (log, low, high) => log && (low < .99e-3 || high > 1.01e4);
+
+// What a tick says.
+function tick(value, powers) {
   const size = Math.abs(value);
   if (size === 0) return "0";
-  if (log && (size < 1e-3 || size > 1e4) || size < 1e-4 || size >= 1e9) {
+  if (powers || size < 1e-4 || size >= 1e9) {
     const power = Math.floor(Math.log10(size) + 1e-9);
     const digit = +(value / 10 ** power).toPrecision(3);
     const raised = "10" + [...String(power)].map(letter => RAISED[letter]).join("");
