@@ -208,8 +208,7 @@ impl Job<'_> {
                 if let Ok(record) = postcard::from_bytes::<Finished>(&bytes) {
                     self.progress.inc(self.setting().run.iterations as u64);
                     if let Some(feed) = &self.feed {
-                        record.0.samples.iter().for_each(|sample| show(feed, sample));
-                        feed.end(record.0.outcome.word());
+                        show_whole(feed, &record.0);
                     }
                     reused.fetch_add(1, Relaxed);
                     return Ok(record);
@@ -312,6 +311,12 @@ impl Visit for Going<'_> {
         }
         Ok(finished)
     }
+}
+
+/// A run that has ended, for a page that watches.
+fn show_whole(feed: &Feed, record: &Record) {
+    record.samples.iter().for_each(|sample| show(feed, sample));
+    feed.end(record.outcome.word());
 }
 
 /// An evaluation for a page that watches, where it is time for one.

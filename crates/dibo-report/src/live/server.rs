@@ -114,10 +114,7 @@ impl State {
         let mut response = Response::from_data(body).with_status_code(status);
         let headers = [
             ("Content-Type", kind),
-            (
-                "Content-Security-Policy",
-                if kind.starts_with("text/html") { self.policy.as_str() } else { "" },
-            ),
+            ("Content-Security-Policy", if kind == PAGE { self.policy.as_str() } else { "" }),
             ("Cache-Control", "no-store"),
             ("Referrer-Policy", "no-referrer"),
             ("X-Content-Type-Options", "nosniff"),

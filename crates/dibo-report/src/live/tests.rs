@@ -35,15 +35,22 @@ fn manifest() -> Manifest {
     }
 }
 
-/// Status and body of one request.
-fn ask(server: &Server, request: &str, host: &str) -> (u16, String) {
+/// The whole answer to one request.
+fn reply(server: &Server, request: &str, host: &str) -> String {
     let address = server.address().strip_prefix("http://").unwrap().split('/').next().unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     let host = if host.is_empty() { address } else { host };
-    write!(stream, "{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-        .unwrap();
+    let head =
+        format!("{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).unwrap();
+    reply
+}
+
+/// Status and body of the answer to one request.
+fn ask(server: &Server, request: &str, host: &str) -> (u16, String) {
+    let reply = reply(server, request, host);
     let (head, body) = reply.split_once("\r\n\r\n").unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.into())
 }
@@ -115,4 +122,7 @@ fn the_page_goes_on_to_the_report() {
     let (_, news) = ask(&server, &format!("GET {base}/data"), "");
     assert!(news.contains("\"report\":true"));
     assert_eq!(ask(&server, &format!("GET {base}/report.html"), ""), (200, "the report".into()));
+    // The page may run its own script only; the report says itself which one is its own.
+    let policy = |path: &str| reply(&server, &format!("GET {base}/{path}"), "").contains("script-src");
+    assert!(policy("") && !policy("report.html"));
 }

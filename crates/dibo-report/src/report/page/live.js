@@ -33,7 +33,7 @@ function watch() {
       if (now.report) return location.replace("report.html");
     } catch (error) {
       if (++failed > 3) {
-        id("state").textContent = "the run has ended; its report lies in " + document.body.dataset.live;
+        id("state").textContent = "the run has ended; what it left lies in " + document.body.dataset.live;
         stop.disabled = true;
         return;
       }

@@ -79,8 +79,13 @@ pub fn shown(figure: &Figure, manifest: &Manifest, curves: &Curves) -> Result<Sh
                 let at = |index| across.at(index);
                 let groups = groups(figure, manifest, panel, &at, (false, false)).into_iter();
                 let named = |(look, points): (Look, Vec<average::Point>)| {
-                    let label = panel.series.iter().find(|member| member.look == look);
-                    let mut item = Item::new(label.map_or_else(String::new, |m| m.label.clone()), look);
+                    let same: Vec<_> = panel.series.iter().filter(|member| member.look == look).collect();
+                    let (lost, all) = same.iter().fold((0, 0), |(lost, all), member| {
+                        let (more, of) = average::diverged(manifest, member.index);
+                        (lost + more, all + of)
+                    });
+                    let name = same.first().map_or("", |member| &member.label);
+                    let mut item = Item::new(format!("{name}{}", divergence(lost, all)), look);
                     item.x = points.iter().map(|point| point.x).collect();
                     item.y = points.iter().map(|point| point.y).collect();
                     item.low = points.iter().map(|point| point.low).collect();
