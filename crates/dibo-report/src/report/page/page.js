@@ -29,17 +29,18 @@ function sortable(table) {
   });
 }
 
-// The figures of the page by their names.
+// The figures of the page by their names. The first is drawn at once, the others when the page has been shown.
 const views = new Map();
 function show(data) {
-  for (const figure of data.figures) {
+  data.figures.forEach((figure, nth) => {
     const host = figure && document.querySelector(`[data-figure="${CSS.escape(figure.name)}"]`);
-    if (!host) continue;
+    if (!host) return;
     const known = views.get(figure.name);
-    if (known) known.update?.(figure, data);
-    else if (figure.kind === "bar") views.set(figure.name, bars(host, figure) || {});
-    else views.set(figure.name, new FigureView(host, figure, data));
-  }
+    if (known) return known.update?.(figure, data);
+    views.set(figure.name, {});
+    const draw = () => views.set(figure.name, figure.kind === "bar" ? bars(host, figure) || {} : new FigureView(host, figure, data));
+    if (nth) setTimeout(draw); else draw();
+  });
 }
 
 document.querySelectorAll("table.sortable").forEach(sortable);
