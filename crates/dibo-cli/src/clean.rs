@@ -147,7 +147,7 @@ pub fn clean(registry: &Registry, mut options: Options) -> Result<ExitCode> {
     let experiment = registry.parse(source, "clean", Path::new("."), false)?;
     let threads = threads(options.threads)?;
     let fresh = options.fresh;
-    let how = How { threads, device: None, quiet: options.quiet, fresh };
+    let how = How { threads, device: None, quiet: options.quiet, fresh, live: false };
     let (out, mut told) = (options.out.clone(), String::new());
     let code = go(registry, experiment, &out, how, &options.peer, |manifest| {
         let (series, why, held) = choose(manifest)?;
@@ -157,7 +157,8 @@ pub fn clean(registry: &Registry, mut options: Options) -> Result<ExitCode> {
         if held {
             let text = plan.text(std::slice::from_ref(label), Some(0.0))?;
             let folder = out.join(AGAIN);
-            let options = runner::Options { out: folder.clone(), threads, device: None, quiet: true };
+            let options =
+                runner::Options { out: folder.clone(), threads, device: None, quiet: true, live: None };
             if with_all(registry, &text, options, fresh)? {
                 told += "It was then done again with all checked rows, and that is what is kept.\n";
                 again = Some(folder);

@@ -18,12 +18,12 @@ mod net;
 mod paper;
 mod peer;
 mod predict;
+mod report;
 mod run;
 mod tune;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use dibo_report::results::{Curves, Manifest, verify};
 use dibo_run::{Registry, Request, check, data, fold, say, unsaid};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -65,11 +65,8 @@ enum Command {
     /// Find steps (and FAB's penalty) for an experiment, and write the best setting as a file that `run`
     /// takes
     Tune(tune::Options),
-    /// Check a results folder's checksums and make its plots and report again
-    Report {
-        /// A folder that `run` made
-        folder: PathBuf,
-    },
+    /// Check a results folder's checksums and make its plots and report again; or compare several folders
+    Report(report::Options),
     /// Make the page about the paper from the results that are kept in the repository
     Paper(paper::Options),
     /// Print exact iterates of a small explicit problem, to cross-check another program
@@ -211,18 +208,7 @@ fn act(registry: &Registry, name: &str, command: Option<Command>) -> Result<Exit
             Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(2) })
         }
         Some(Command::Tune(options)) => tune::tune(registry, options),
-        Some(Command::Report { folder }) => {
-            for damaged in verify(&folder)? {
-                // What is drawn from the rest is made anew; numbers are not.
-                let drawn = damaged.contains("report.html") || damaged.contains("plots/");
-                anyhow::ensure!(drawn, "{damaged}: the runs in it must be done again");
-                say!("{damaged}: made anew");
-            }
-            let manifest = Manifest::read(&folder)?;
-            let curves = Curves::read_csv(&folder.join("curves.csv"))?;
-            run::finish(registry, &folder, &manifest, &curves)?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Some(Command::Report(options)) => report::report(registry, &options),
         Some(Command::Paper(options)) => paper::paper(&options),
         Some(Command::Trace { input }) => {
             let fail = || format!("cannot read {}", input.display());

@@ -2,6 +2,7 @@
 use crate::{ExperimentOptions, peer, threads};
 use anyhow::Result;
 use dibo_report::judge;
+use dibo_report::live::{Live, Server};
 use dibo_report::report::{self, Body, Extra};
 use dibo_report::results::{Curves, Figure, Folder, Manifest};
 use dibo_run::device::{Accelerator, Device, Precision};
@@ -9,6 +10,8 @@ use dibo_run::runner::{self, identity};
 use dibo_run::{Experiment, Registry, check, fold, pictures, say, stop, taken};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 /// What a user can choose about a run.
 #[derive(clap::Args)]
@@ -33,6 +36,9 @@ pub struct Options {
     /// Do everything anew instead of going on where an earlier run stopped
     #[arg(long)]
     fresh: bool,
+    /// Show curves and progress on a page of this machine while it runs
+    #[arg(long)]
+    live: bool,
     /// Record more along the runs: `theory` for the proof's errors, distances, Lyapunov function and
     /// invariants
     #[arg(long, value_name = "WHAT", value_parser = ["theory"])]
@@ -81,6 +87,7 @@ pub fn first(registry: &Registry, name: &str) -> Result<ExitCode> {
             precision: Precision::Tf32,
             quiet: false,
             fresh: true,
+            live: false,
             watch: None,
             peer: Vec::new(),
         },
@@ -115,6 +122,7 @@ pub fn run(registry: &Registry, options: Options) -> Result<ExitCode> {
         },
         quiet: options.quiet,
         fresh: options.fresh,
+        live: options.live,
     };
     let out = out_folder(options.out, &experiment)?;
     go(registry, experiment, &out, how, &options.peer, |_| Ok(()))
@@ -130,6 +138,8 @@ pub struct How {
     pub quiet: bool,
     /// Do everything anew.
     pub fresh: bool,
+    /// Serve a page that watches.
+    pub live: bool,
 }
 
 /// Runs an experiment that has been read; `then` sees its results before the report is made.
@@ -141,7 +151,7 @@ pub fn go(
     peers: &[String],
     then: impl FnOnce(&Manifest) -> Result<()>,
 ) -> Result<ExitCode> {
-    let How { threads, device, quiet, fresh } = how;
+    let How { threads, device, quiet, fresh, live } = how;
     say!("{}", fold(&format!("{}: {}", experiment.name, experiment.title)));
     let needed = check::needed(&experiment, threads, device.is_some(), out)?;
     check::before(&mut experiment)?;
@@ -156,7 +166,9 @@ pub fn go(
             say!("{}", fold(&format!("  warning: {}: {warning}", setting.series.label)));
         }
     }
-    let options = runner::Options { out: out.to_path_buf(), threads, device, quiet };
+    let watched = live.then(|| watched(&experiment, threads, out)).transpose()?;
+    let (live, server) = watched.unzip();
+    let options = runner::Options { out: out.to_path_buf(), threads, device, quiet, live };
     let (manifest, curves) = runner::run(&experiment, &options)?;
     if !stop::asked() {
         then(&manifest)?;
@@ -164,6 +176,9 @@ pub fn go(
     }
     keep(registry, &experiment, out, &manifest, &curves)?;
     folder.finish()?;
+    if let Some(server) = server {
+        server.finish(&out.join("report.html"))?;
+    }
     for run in manifest.runs.iter().filter(|r| r.outcome == "broken") {
         let reason = run.reason.as_deref().unwrap_or("an invariant is broken");
         say!("{}, seed {}: stopped, {reason}", manifest.series[run.series].label, run.seed);
@@ -173,6 +188,15 @@ pub fn go(
         return Ok(ExitCode::from(130));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Serves the page that watches, and says where.
+pub fn watched(experiment: &Experiment, threads: usize, out: &Path) -> Result<(Arc<Live>, Server)> {
+    let manifest = runner::before(experiment, threads, SystemTime::now());
+    let live = Arc::new(Live::new(manifest, stop::ask));
+    let server = Server::start(live.clone(), out)?;
+    say!("live page, for this machine and who has the address: {}", server.address());
+    Ok((live, server))
 }
 
 /// The plots of what `--watch theory` records.

@@ -17,7 +17,12 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "dibo-report",
         crates: &[],
-        rooms: &[("results", &[]), ("report", &["results"]), ("judge", &["report", "results"])],
+        rooms: &[
+            ("results", &[]),
+            ("report", &["results"]),
+            ("judge", &["report", "results"]),
+            ("live", &["report", "results"]),
+        ],
     },
     Crate {
         name: "dibo-learn",
@@ -99,6 +104,7 @@ const CRATES: &[Crate] = &[
             ("run", &["peer"]),
             ("clean", &["run"]),
             ("predict", &[]),
+            ("report", &["run"]),
             ("tune", &[]),
             ("bench", &[]),
             ("no_net", &[]),

@@ -14,12 +14,13 @@ use dibo::problem::{Better, Bilevel, Metric, estimate};
 use dibo::rows::{Real, Threads, View};
 use dibo::theory;
 use dibo::theory::watch::{Observer, Seen};
+use dibo_report::live::{Feed, Live};
 use dibo_report::results::{CurveRow, Curves, Kept, Machine, Manifest, MemoryUse, MetricInfo, RunRecord};
 use dibo_report::results::{seal, seal_with, unseal, write_file};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 /// What a user can choose about a run.
@@ -32,6 +33,8 @@ pub struct Options {
     pub device: Option<Accelerator>,
     /// Draw no progress bar.
     pub quiet: bool,
+    /// The page that watches, if any.
+    pub live: Option<Arc<Live>>,
 }
 
 /// A run's record and what is known of its memory.
@@ -45,7 +48,7 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
     let kept = options.out.join("runs");
     std::fs::create_dir_all(&kept).with_context(|| format!("cannot make the folder {}", kept.display()))?;
     let total: usize = jobs.iter().map(|(s, _)| experiment.settings[*s].run.iterations).sum();
-    let progress = Progress::new(total as u64, options.quiet);
+    let progress = Progress::new(total as u64, options.quiet).with_live(options.live.clone());
     progress.set_message(format!("{} runs", jobs.len()));
     // Seeds fan out over the cores; only where there are fewer runs than cores does one run use several.
     let workers = workers(experiment, options.threads, options.device.is_some());
@@ -65,8 +68,10 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
                     else {
                         return;
                     };
-                    let job =
-                        Job { experiment, s, seed, kept: &kept, progress: &progress, alone: workers == 1 };
+                    let (kept, progress, alone) = (kept.as_path(), &progress, workers == 1);
+                    let iterations = experiment.settings[s].run.iterations;
+                    let feed = options.live.as_ref().map(|live| live.begin(s, seed, iterations));
+                    let job = Job { experiment, s, seed, kept, progress, alone, feed };
                     let result = job.go(&threads, device, &reused);
                     let mut error = error.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     match result {
@@ -120,6 +125,18 @@ pub fn results(
     let known = metrics(experiment, options)?;
     let about = |name: &String| metric_info(name, known.iter().find(|m| m.name == name));
     let manifest = Manifest {
+        seconds: began.elapsed().as_secs_f64(),
+        peak_memory: peak_memory(),
+        metrics: curves.metrics.iter().map(about).collect(),
+        runs,
+        ..before(experiment, options.threads, started)
+    };
+    Ok((manifest, curves))
+}
+
+/// What can be said of an experiment before it has run.
+pub fn before(experiment: &Experiment, threads: usize, started: SystemTime) -> Manifest {
+    Manifest {
         version: env!("CARGO_PKG_VERSION").into(),
         name: experiment.name.clone(),
         title: experiment.title.clone(),
@@ -127,17 +144,16 @@ pub fn results(
         file: experiment.text.clone(),
         overrides: experiment.overrides.clone(),
         seeds: experiment.seeds.clone(),
-        machine: machine(options.threads),
+        machine: machine(threads),
         started: started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
-        seconds: began.elapsed().as_secs_f64(),
-        peak_memory: peak_memory(),
-        metrics: curves.metrics.iter().map(about).collect(),
+        seconds: 0.0,
+        peak_memory: None,
+        metrics: Vec::new(),
         series: experiment.settings.iter().map(|s| s.series.clone()).collect(),
-        runs,
+        runs: Vec::new(),
         figures: experiment.figures.clone(),
         claims: experiment.claims.clone(),
-    };
-    Ok((manifest, curves))
+    }
 }
 
 /// A metric's words for the results.
@@ -173,6 +189,8 @@ struct Job<'a> {
     progress: &'a Progress,
     /// No other run goes on beside it, so that its peak memory can be told.
     alone: bool,
+    /// Its way to a page that watches.
+    feed: Option<Feed>,
 }
 
 impl Job<'_> {
@@ -189,6 +207,9 @@ impl Job<'_> {
             Kept::Found(bytes) => {
                 if let Ok(record) = postcard::from_bytes::<Finished>(&bytes) {
                     self.progress.inc(self.setting().run.iterations as u64);
+                    if let Some(feed) = &self.feed {
+                        show_whole(feed, &record.0);
+                    }
                     reused.fetch_add(1, Relaxed);
                     return Ok(record);
                 }
@@ -245,6 +266,7 @@ impl Visit for Going<'_> {
         };
         let mut watch = Watcher {
             progress: job.progress,
+            feed: job.feed.as_ref(),
             seen: 0,
             digest,
             half: &half,
@@ -275,6 +297,9 @@ impl Visit for Going<'_> {
             peak_bytes: if job.alone { allocator::peak() as u64 } else { 0 },
         };
         let finished = (record, memory);
+        if let Some(feed) = &job.feed {
+            feed.end(finished.0.outcome.word());
+        }
         if !matches!(finished.0.outcome, Outcome::Stopped(_)) {
             job.progress.inc((setting.run.iterations - watch.seen) as u64);
             if let Some(picture) = watch.picture.filter(|_| job.seed == job.experiment.seeds[0]) {
@@ -286,6 +311,30 @@ impl Visit for Going<'_> {
         }
         Ok(finished)
     }
+}
+
+/// A run that has ended, for a page that watches.
+fn show_whole(feed: &Feed, record: &Record) {
+    record.samples.iter().for_each(|sample| show(feed, sample));
+    feed.end(record.outcome.word());
+}
+
+/// An evaluation for a page that watches, where it is time for one.
+fn show(feed: &Feed, sample: &Sample) {
+    if !feed.wants(sample.k) {
+        return;
+    }
+    let row = CurveRow {
+        series: 0,
+        seed: 0,
+        iteration: sample.k,
+        seconds: sample.seconds,
+        bytes: sample.traffic.bytes,
+        gradients: sample.oracle.gradients,
+        products: sample.oracle.products,
+        values: Vec::new(),
+    };
+    feed.show(row, &sample.values);
 }
 
 /// What a run depends on: its setting with the files that it names, the seed, what is watched, the device,
@@ -367,6 +416,7 @@ impl<'a, T: Real> Theory<'a, T> {
 
 struct Watcher<'a, T: Real> {
     progress: &'a Progress,
+    feed: Option<&'a Feed>,
     seen: usize,
     digest: [u8; 32],
     half: &'a Path,
@@ -399,6 +449,9 @@ impl<T: Real> Watch<T> for Watcher<'_, T> {
     }
 
     fn sample(&mut self, sample: &Sample) {
+        if let Some(feed) = self.feed {
+            show(feed, sample);
+        }
         if sample.k >= self.seen + 200 {
             self.moved_to(sample.k);
         }

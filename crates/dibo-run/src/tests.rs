@@ -164,7 +164,7 @@ fn every_built_in_experiment_runs() {
             assert!(text.contains("smallest weights") && text.contains("Needs: about"), "{name}: {text}");
         }
         let out = folder.path().join(name);
-        let options = runner::Options { out: out.clone(), threads: 2, device: None, quiet: true };
+        let options = runner::Options { out: out.clone(), threads: 2, device: None, quiet: true, live: None };
         let (manifest, curves) = runner::run(&e, &options).unwrap();
         pictures::topology(&e, &out).unwrap();
         let judged = judge::judge(dibo_paper::claims::JUDGES, &manifest, &curves);

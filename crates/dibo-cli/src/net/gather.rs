@@ -107,7 +107,13 @@ impl Gathered<'_> {
         };
         let (bytes, messages) = (sum(&|s| s.traffic.bytes as f64), sum(&|s| s.traffic.messages as f64));
         let (rounds, seconds) = (sum(&|s| s.traffic.rounds as f64), sum(&|s| s.seconds));
-        let options = runner::Options { out: self.out.to_path_buf(), threads: 1, device: None, quiet: true };
+        let options = runner::Options {
+            out: self.out.to_path_buf(),
+            threads: 1,
+            device: None,
+            quiet: true,
+            live: None,
+        };
         let records = records.into_iter().map(|r| r.map(|record| (record, MemoryUse::default()))).collect();
         let (manifest, curves) = runner::results(self.experiment, &options, &jobs, records, began, started)?;
         let identity = runner::identity(self.experiment)?;

@@ -1,17 +1,17 @@
 //! From the rows of several seeds to one line with its band.
-use crate::results::{Curves, Manifest, RunRecord};
+use crate::results::{CurveRow, Curves, Manifest, RunRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One point of a line: the mean over seeds and the edges of its band.
+/// One point of a line: the middle of the seeds and the edges of their band.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Mean of the horizontal column.
     pub x: f64,
-    /// Mean of the metric.
+    /// Mean or median of the metric.
     pub y: f64,
-    /// Mean less one standard deviation.
+    /// Lower edge of the band.
     pub low: f64,
-    /// Mean plus one standard deviation.
+    /// Upper edge of the band.
     pub high: f64,
 }
 
@@ -59,11 +59,61 @@ pub fn diverged(manifest: &Manifest, series: usize) -> (usize, usize) {
     (runs.clone().filter(|run| run.outcome == "diverged").count(), runs.count())
 }
 
-/// The mean over seeds at each iteration that all running seeds have evaluated.
+/// The mean over seeds at each iteration that all running seeds have evaluated, with one standard deviation
+/// around it.
 ///
 /// A run that reached its target goes on with its last value at its own pace. Where only some seeds diverged
 /// the mean is over the others (the legend says so); where all did, the line is theirs.
 pub fn mean_line(manifest: &Manifest, curves: &Curves, series: usize, x: &str, y: &str) -> Vec<Point> {
+    let point = |x, values: &mut Vec<f64>| {
+        let (y, sd) = mean_sd(values);
+        let sd = if sd.is_finite() { sd } else { 0.0 };
+        Point { x, y, low: y - sd, high: y + sd }
+    };
+    line(manifest, curves, series, x, y, point)
+}
+
+/// The same with the median, and a band that holds the middle 80 % of the seeds: on no axis can it show what
+/// no run had.
+pub fn median_line(manifest: &Manifest, curves: &Curves, series: usize, x: &str, y: &str) -> Vec<Point> {
+    let point = |x, values: &mut Vec<f64>| spread(x, values);
+    line(manifest, curves, series, x, y, point)
+}
+
+/// The median of some values, and the range of their middle 80 %.
+pub fn spread(x: f64, values: &mut [f64]) -> Point {
+    values.sort_by(f64::total_cmp);
+    let [low, y, high] = [0.1, 0.5, 0.9].map(|part| quantile(values, part));
+    Point { x, y, low, high }
+}
+
+/// A quantile of sorted values, straight between neighbours; NaN of none.
+fn quantile(sorted: &[f64], part: f64) -> f64 {
+    let place = part * sorted.len().saturating_sub(1) as f64;
+    let at = |index: usize| sorted.get(index).copied().unwrap_or(f64::NAN);
+    let (below, above) = (at(place.floor() as usize), at(place.ceil() as usize));
+    if below == above { below } else { below + (above - below) * place.fract() }
+}
+
+/// A column of a row by its name; iterations unless it is another.
+fn column(row: &CurveRow, name: &str) -> f64 {
+    match name {
+        "seconds" => row.seconds,
+        "bytes" => row.bytes as f64,
+        "gradients" => row.gradients as f64,
+        "products" => row.products as f64,
+        _ => row.iteration as f64,
+    }
+}
+
+fn line(
+    manifest: &Manifest,
+    curves: &Curves,
+    series: usize,
+    x: &str,
+    y: &str,
+    point: impl Fn(f64, &mut Vec<f64>) -> Point,
+) -> Vec<Point> {
     let Some(metric) = curves.metrics.iter().position(|name| name == y) else { return Vec::new() };
     let (lost, all) = diverged(manifest, series);
     let outcome = |seed: u64| {
@@ -76,13 +126,7 @@ pub fn mean_line(manifest: &Manifest, curves: &Curves, series: usize, x: &str, y
     let mut runs: BTreeMap<u64, BTreeMap<usize, (f64, f64)>> = BTreeMap::new();
     let here = |seed: u64| manifest.seeds.contains(&seed);
     for row in curves.rows.iter().filter(|row| row.series == series && here(row.seed)) {
-        let across = match x {
-            "seconds" => row.seconds,
-            "bytes" => row.bytes as f64,
-            "gradients" => row.gradients as f64,
-            "products" => row.products as f64,
-            _ => row.iteration as f64,
-        };
+        let across = column(row, x);
         let value = row.values.get(metric).copied().unwrap_or(f64::NAN);
         if !value.is_nan() && across.is_finite() {
             runs.entry(row.seed).or_default().insert(row.iteration, (across, value));
@@ -118,11 +162,9 @@ pub fn mean_line(manifest: &Manifest, curves: &Curves, series: usize, x: &str, y
                 _ => continue 'iterations,
             }
         }
-        let (y, sd) = mean_sd(&values);
         // When a slow seed leaves, the mean time of the others can step back; a line must not.
         let x = line.last().map_or(f64::NEG_INFINITY, |point| point.x).max(mean_sd(&across).0);
-        let sd = if sd.is_finite() { sd } else { 0.0 };
-        line.push(Point { x, y, low: y - sd, high: y + sd });
+        line.push(point(x, &mut values));
     }
     line
 }
@@ -148,12 +190,12 @@ pub fn thin(x: &[f64], most: usize, log: bool) -> Vec<usize> {
     kept
 }
 
-/// Makes a line fit for a logarithmic axis: no point at or below zero, and the band's lower edge at least a
-/// tenth of the mean.
+/// Makes a line fit for a logarithmic axis: no point at or below zero, and a band that reaches there ends at
+/// a tenth of the line.
 pub fn positive(line: Vec<Point>) -> Vec<Point> {
     line.into_iter()
         .filter(|point| point.y > 0.0)
-        .map(|point| Point { low: point.low.max(point.y / 10.0), ..point })
+        .map(|point| Point { low: if point.low > 0.0 { point.low } else { point.y / 10.0 }, ..point })
         .collect()
 }
 
@@ -188,6 +230,18 @@ mod tests {
         assert_eq!(thin(&x[..7], 300, false), (0..7).collect::<Vec<_>>());
         assert_eq!(thin(&[1.0; 9], 4, false), [0, 8]);
         assert!(thin(&[], 4, true).is_empty());
+    }
+
+    #[test]
+    fn a_band_holds_values_that_runs_had() {
+        let middle = |values: &mut [f64]| {
+            let point = spread(0.0, values);
+            (point.low, point.y, point.high)
+        };
+        assert_eq!(middle(&mut [5.0, 1.0, 3.0]), (1.4, 3.0, 4.6));
+        assert_eq!(middle(&mut [7.0]), (7.0, 7.0, 7.0));
+        assert_eq!(middle(&mut [1.0, f64::INFINITY, f64::INFINITY]).2, f64::INFINITY);
+        assert!(spread(0.0, &mut []).y.is_nan());
     }
 
     #[test]

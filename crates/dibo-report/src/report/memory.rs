@@ -2,6 +2,10 @@
 use super::{Body, Extra, words};
 use crate::results::Manifest;
 
+/// Its heading; a page shows it last.
+pub const TITLE: &str =
+    "Memory: the formula and what was measured (the peak where runs went one after the other)";
+
 /// A row per series that has data; nothing if there is none.
 pub fn extra(manifest: &Manifest) -> Option<Extra> {
     let bytes = |value: u64| words::quantity("bytes", value as f64);
@@ -38,6 +42,5 @@ pub fn extra(manifest: &Manifest) -> Option<Extra> {
         "peak / (state + data)",
     ];
     let all: Vec<Vec<String>> = std::iter::once(head.map(String::from).to_vec()).chain(rows).collect();
-    let title = "Memory: the formula and what was measured (the peak where runs went one after the other)";
-    (all.len() > 1).then(|| Extra { title: title.into(), body: Body::Table(all) })
+    (all.len() > 1).then(|| Extra { title: TITLE.into(), body: Body::Table(all) })
 }

@@ -2,15 +2,17 @@
 //! else.
 pub mod average;
 pub mod claims;
+pub mod compare;
+pub mod data;
 pub mod memory;
+pub(crate) mod page;
 pub mod plot;
 mod table;
 pub mod words;
 
-use crate::results::{Curves, Figure, Manifest, check_name, write_file};
-use anyhow::{Context, Result};
-use claims::{Claim, Verdict};
-use minijinja::{Environment, HtmlEscape, Value, context};
+use crate::results::{Curves, Figure, Manifest, write_file};
+use anyhow::Result;
+use claims::Claim;
 use std::path::{Path, PathBuf};
 pub use table::terminal_table;
 
@@ -41,104 +43,12 @@ pub fn write(
     extras: &[Extra],
 ) -> Result<PathBuf> {
     let path = dir.join("report.html");
-    let figures: Vec<Value> =
-        manifest.figures.iter().map(|figure| shown(figure, dir, manifest, curves)).collect::<Result<_>>()?;
-    let wrong = "the report's template is wrong";
-    let mut environment = Environment::new();
-    environment.add_template("report.html", include_str!("template.html")).context(wrong)?;
-    let template = environment.get_template("report.html").context(wrong)?;
-    let (seeds, outcome, machine) = (manifest.seeds.len(), table::outcome(manifest), &manifest.machine);
-    let page = template.render(context! {
-        title => if manifest.title.is_empty() { manifest.name.as_str() } else { manifest.title.as_str() },
-        name => manifest.name.as_str(),
-        about => paragraphs(&manifest.about),
-        seeds => format!("{seeds} seed{}", if seeds == 1 { "" } else { "s" }),
-        head => outcome.head, right => outcome.right, rows => outcome.rows,
-        figures,
-        claims => claims.iter().map(judged).collect::<Vec<_>>(),
-        extras => extras.iter().map(added).collect::<Vec<_>>(),
-        warnings => warnings(manifest),
-        file => manifest.file.as_str(),
-        overrides => manifest.overrides.clone(),
-        seed_list => manifest.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
-        cpu => machine.cpu.as_str(), threads => machine.threads, system => machine.system.as_str(),
-        memory => words::quantity("bytes", machine.memory as f64),
-        peak => manifest.peak_memory.map(|peak| words::quantity("bytes", peak as f64)),
-        seconds => words::quantity("seconds", manifest.seconds),
-        started => date(manifest.started),
-        version => manifest.version.as_str(),
-    });
-    write_file(&path, page.context(wrong)?.as_bytes())?;
+    write_file(&path, page::page(dir, manifest, curves, claims, extras, &[])?.as_bytes())?;
     Ok(path)
 }
 
-/// A figure for the page, drawn and saved; or why it is not drawn.
-fn shown(figure: &Figure, dir: &Path, manifest: &Manifest, curves: &Curves) -> Result<Value> {
-    check_name("a figure's name", &figure.name)?;
-    let (mut picture, mut note) = (None, None);
-    if figure.kind == "graphs" {
-        // Drawn during the run, since the graphs are not in the results; an image cannot run what a foreign
-        // file may hold.
-        match std::fs::read(dir.join("plots").join(format!("{}.svg", figure.name))) {
-            Ok(svg) => picture = Some(image("svg+xml", &svg)),
-            Err(_) => note = Some(format!("Not drawn: plots/{}.svg is missing.", figure.name)),
-        }
-    } else {
-        match plot::draw(figure, manifest, curves) {
-            Ok(drawn) => {
-                drawn.save(dir, &figure.name)?;
-                picture = Some(Value::from_safe_string(drawn.svg));
-            }
-            Err(error) => note = Some(format!("Not drawn: {error:#}.")),
-        }
-    }
-    let (name, caption) = (figure.name.as_str(), caption(figure, manifest));
-    Ok(context! { name, caption, picture, note })
-}
-
-/// Each warning with the labels of the series that have it.
-fn warnings(manifest: &Manifest) -> Vec<(String, Vec<String>)> {
-    let mut warnings: Vec<(String, Vec<String>)> = Vec::new();
-    for series in &manifest.series {
-        for warning in &series.warnings {
-            match warnings.iter_mut().find(|(text, _)| text == warning) {
-                Some((_, labels)) => labels.push(series.label.clone()),
-                None => warnings.push((warning.clone(), vec![series.label.clone()])),
-            }
-        }
-    }
-    warnings
-}
-
-/// A claim for the page.
-fn judged(claim: &Claim) -> Value {
-    let (class, mark) = match &claim.verdict {
-        Verdict::Holds => ("yes", "✓"),
-        Verdict::DoesNotHold => ("no", "✗"),
-        Verdict::HoldsOnlyUnder(_) => ("partly", "◐"),
-        Verdict::TooClose => ("unknown", "≈"),
-        Verdict::ByConstruction => ("unknown", "="),
-        Verdict::OneSeed(_) => ("unknown", "1"),
-        Verdict::NotMeasured => ("unknown", "–"),
-    };
-    let (id, statement, word) = (claim.id.as_str(), claim.statement.as_str(), claim.verdict.words());
-    let (number, reading) = (claim.number.as_str(), claim.reading.as_str());
-    context! { id, statement, number, reading, class, mark, word }
-}
-
-/// An extra part for the page.
-fn added(extra: &Extra) -> Value {
-    let title = extra.title.as_str();
-    match &extra.body {
-        Body::Table(rows) => {
-            let (head, rows) = (rows.first().cloned(), rows.iter().skip(1).cloned().collect::<Vec<_>>());
-            context! { title, head, rows }
-        }
-        Body::Svg(svg) => context! { title, picture => image("svg+xml", svg.as_bytes()) },
-    }
-}
-
-fn caption(figure: &Figure, manifest: &Manifest) -> String {
+/// What stands below a figure: its title, how to read its lines, and which way is better.
+pub(crate) fn caption(figure: &Figure, manifest: &Manifest) -> String {
     let mut caption = figure.title.trim().to_string();
     if caption.is_empty() {
         caption = words::label(manifest, &figure.y);
@@ -148,8 +58,9 @@ fn caption(figure: &Figure, manifest: &Manifest) -> String {
     }
     if manifest.seeds.len() > 1 {
         caption += match figure.kind.as_str() {
-            "line" => " Lines are means over seeds, bands one standard deviation.",
-            "bar" | "points" => " Means over seeds; whiskers are one standard deviation.",
+            "line" => " Lines are medians over seeds, bands hold the middle 80 % of them.",
+            "bar" => " Medians over seeds; small dots are the seeds.",
+            "points" => " Medians over seeds; whiskers hold the middle 80 % of them.",
             _ => "",
         };
     }
@@ -161,28 +72,6 @@ fn caption(figure: &Figure, manifest: &Manifest) -> String {
         _ => "",
     };
     caption
-}
-
-/// Paragraphs as HTML; what stands between backticks is code.
-fn paragraphs(text: &str) -> Vec<Value> {
-    let html = |part: &str| {
-        let pieces = part.split('`').enumerate().map(|(i, piece)| match i % 2 {
-            0 => HtmlEscape(piece).to_string(),
-            _ => format!("<code>{}</code>", HtmlEscape(piece)),
-        });
-        Value::from_safe_string(pieces.collect())
-    };
-    text.replace("\r\n", "\n")
-        .split("\n\n")
-        .map(str::trim)
-        .filter(|part| !part.is_empty())
-        .map(html)
-        .collect()
-}
-
-/// An image that lies inside the page.
-fn image(kind: &str, bytes: &[u8]) -> Value {
-    Value::from_safe_string(format!("<img alt=\"\" src=\"data:image/{kind};base64,{}\">", base64(bytes)))
 }
 
 /// Bytes as text, for pictures inside a page.

@@ -1,4 +1,5 @@
 //! Reports from small made-up results, sound and degenerate.
+use super::claims::Verdict;
 use super::*;
 use crate::results::{CurveRow, Figure, Machine, MetricInfo, RunRecord, Series};
 use std::collections::BTreeMap;
@@ -126,17 +127,18 @@ fn the_page_is_whole_and_escaped() {
         "2 reached",
         "holds only under λ &gt; 10",
         "does not hold",
-        "<svg viewBox",
+        "<svg role=\"img\" aria-label=",
         "PHN2Zy8+",
         "2 MB",
     ] {
         assert!(page.contains(part), "{part}");
     }
+    // Two scripts of its own: the curves and what draws them.
     assert!(
-        !page.contains("<script")
+        page.matches("<script").count() == 2
             && !page.contains("<careful>")
             && !page.contains("src=\"http")
-            && !page.contains("href=")
+            && !page.contains("href=\"http")
     );
     assert!(
         dir.join("plots/line-iteration-error-y.png").exists()
@@ -283,5 +285,108 @@ fn a_metric_s_words_are_its_own() {
         assert!(page.contains(part), "{part}");
     }
     assert!(terminal_table(&manifest).contains("way off (km)"));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// Texts from files, whatever they hold, stay texts.
+#[test]
+fn no_text_can_become_a_part_of_the_page() {
+    let dir = folder("harmless");
+    let bad =
+        "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)> {{ 7 * 7 }} `<b>` \u{2028}-->";
+    let (mut manifest, curves) = results(|_, _, k| 1.0 + k as f64, &[0, 10, 20], "finished");
+    (manifest.title, manifest.about, manifest.name) = (bad.into(), format!("{bad}\n\n{bad}"), bad.into());
+    (manifest.file, manifest.overrides, manifest.machine.cpu) = (bad.into(), vec![bad.into()], bad.into());
+    manifest.metrics[0].label = bad.into();
+    manifest.metrics[0].unit = bad.into();
+    for series in &mut manifest.series {
+        series.label = bad.into();
+        series.warnings = vec![bad.into()];
+        series.settings.insert("graph.nu".into(), bad.into());
+    }
+    manifest.runs[0].outcome = bad.into();
+    let points = figure("points", "setting:graph.nu", "error", "y");
+    manifest.figures.extend([figure("bar", "", "error", ""), points]);
+    for (nth, figure) in manifest.figures.iter_mut().enumerate() {
+        (figure.title, figure.name) = (bad.into(), format!("f{nth}"));
+    }
+    let claim = Claim {
+        id: bad.into(),
+        statement: bad.into(),
+        verdict: Verdict::HoldsOnlyUnder(bad.into()),
+        number: bad.into(),
+        reading: bad.into(),
+    };
+    let table = Body::Table(vec![vec![bad.into()], vec![bad.into()]]);
+    let extra = Extra { title: bad.into(), body: table };
+    let page = write(&dir, &manifest, &curves, &[claim], &[extra]).unwrap();
+    let page = std::fs::read_to_string(page).unwrap();
+    let own = page.replace(page::SCRIPT, "");
+    assert_eq!((own.matches("<script").count(), own.matches("</script").count()), (2, 2));
+    assert!(!own.contains("<img src=x") && !own.contains("<b>`") && !own.contains("49"));
+    let data = own.split("application/json\">").nth(1).unwrap().split("</script>").next().unwrap();
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["series"][0]["label"], bad);
+    // Nor can it hold the nonce that the page's own script has.
+    let nonce = own.split("'nonce-").nth(1).unwrap().split('\'').next().unwrap();
+    assert!(nonce.len() == 32 && own.contains(&format!("<script nonce=\"{nonce}\">")));
+    assert!(!page::SCRIPT.contains("</script") && !page::SCRIPT.contains("innerHTML = "));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// However many runs there are, a page stays small and holds their ends.
+#[test]
+fn the_curves_of_many_runs_fit_a_page() {
+    let iterations: Vec<usize> = (0..2000).map(|k| 10 * k).collect();
+    let (manifest, curves) =
+        results(|_, seed, k| seed as f64 + 1.0 / (1.0 + k as f64), &iterations, "finished");
+    let text = data::Data::new(&manifest, &curves, data::ROOM).text();
+    let data: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let along = data["series"][1]["iteration"].as_array().unwrap();
+    assert!(along.len() <= 300 && along.len() > 100 && text.len() < 60_000, "{} {}", along.len(), text.len());
+    assert_eq!((along[0].as_f64(), along[along.len() - 1].as_f64()), (Some(0.0), Some(19_990.0)));
+    let values = &data["series"][1]["values"]["error"];
+    assert_eq!(values["runs"].as_array().unwrap().len(), 2);
+    assert_eq!(values["middle"][0], 1.5);
+    assert_eq!(data["figures"][0]["panels"][0]["items"][1]["series"], 1);
+}
+
+#[test]
+fn folders_side_by_side_show_what_differs() {
+    let dir = folder("compare");
+    let mut folders = Vec::new();
+    for (nth, worse) in [1.0, 3.0].into_iter().enumerate() {
+        let (mut manifest, curves) =
+            results(|s, seed, _| worse * (1.0 + s as f64) + seed as f64, &[0, 10, 20], "finished");
+        for series in &mut manifest.series {
+            series.settings.insert("algorithm.eta_x".into(), format!("0.{nth}"));
+        }
+        let own = dir.join(["old", "new"][nth]);
+        std::fs::create_dir_all(&own).unwrap();
+        manifest.write(&own).unwrap();
+        curves.write_csv(&own.join("curves.csv")).unwrap();
+        folders.push(own);
+    }
+    let parts = compare::Part::read(&folders).unwrap();
+    let page = compare::write(&dir.join("both"), &parts).unwrap();
+    let page = std::fs::read_to_string(page).unwrap();
+    for part in [
+        "old and new",
+        "FAB ν=0.0 · old",
+        "FAB ν=0.1 · new",
+        "algorithm.eta_x",
+        "new − old",
+        // The first series ends at 1 and 2 in one folder and at 3 and 4 in the other: 2 more of each seed.
+        "+2 (+133 %)",
+        "Settings that differ",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    // What is the same in both is not said.
+    assert!(!page.contains("<dt>overrides") && !page.contains("graph.nu</td>"));
+    let error = compare::write(&folders[0], &parts).unwrap_err().to_string();
+    assert!(error.contains("--out") && compare::Part::read(&folders[..1]).is_err());
+    let twice = compare::Part::read(&[folders[0].clone(), folders[0].clone()]).unwrap();
+    assert_eq!((twice[0].name.as_str(), twice[1].name.as_str()), ("old (1)", "old (2)"));
     std::fs::remove_dir_all(dir).unwrap();
 }

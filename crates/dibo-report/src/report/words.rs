@@ -45,6 +45,31 @@ pub fn column(name: &str) -> String {
     }
 }
 
+/// What a word of a report means, for readers who point at it: a column's head, or how runs ended.
+pub fn meaning(word: &str) -> Option<&'static str> {
+    let outcome = word.split([' ', ',']).find_map(|word| match word {
+        "reached" => Some("reached: came to the target that the experiment sets, and ended there"),
+        "diverged" => Some("diverged: values grew beyond all bounds, so that the run was ended"),
+        "stopped" => Some("stopped: ended early by its user; the same command goes on"),
+        "broken" => Some("broken: an invariant that must hold did not, so that the run was ended"),
+        "finished" => Some("finished: did all its iterations"),
+        _ => None,
+    });
+    let digits = word.starts_with(|c: char| c.is_ascii_digit());
+    match word {
+        "outcome" => Some("how the runs ended, and how many of them"),
+        "iterations" => Some("iterations done: mean over seeds [least, most]"),
+        "time" => Some("seconds of iterations; the time for metrics is not counted"),
+        "sent" => Some("bytes that all agents sent to each other, together"),
+        "gradients" => Some("gradients computed, over all agents"),
+        "products" => Some("products with second derivatives computed, over all agents"),
+        "state" => Some("memory of the vectors that live from one iteration to the next, over all agents"),
+        "reached" | "diverged" | "stopped" | "broken" | "finished" => outcome,
+        _ if digits => outcome,
+        _ => None,
+    }
+}
+
 /// A setting's short sign, such as `ν` for `graph.nu`.
 pub fn symbol(key: &str) -> String {
     let mut parts = key.rsplit('.');

@@ -39,7 +39,7 @@ pub struct Figure {
     /// A second metric drawn dotted on the right axis.
     #[serde(default)]
     pub y2: Option<String>,
-    /// `line` (mean and standard deviation over seeds), `bar` (one bar per series with its deviation),
+    /// `line` (median over seeds, and the middle 80 % of them), `bar` (one bar per series with its seeds),
     /// `points`, or `graphs` (the topology picture).
     #[serde(default = "line")]
     pub kind: String,

@@ -1,0 +1,128 @@
+//! The page over HTTP: who may see it, what it tells, and that the wish to stop arrives.
+use super::*;
+use crate::results::{Machine, Series};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+
+fn manifest() -> Manifest {
+    let bad = "</script><script>alert(1)</script>";
+    let machine = Machine { system: String::new(), cpu: String::new(), threads: 1, memory: 0 };
+    let series = Series {
+        label: bad.into(),
+        algorithm: "fab".into(),
+        settings: BTreeMap::new(),
+        swept: vec![],
+        warnings: vec![bad.into()],
+    };
+    Manifest {
+        version: "0".into(),
+        name: "small".into(),
+        title: bad.into(),
+        about: String::new(),
+        file: String::new(),
+        overrides: vec![],
+        seeds: vec![0],
+        machine,
+        started: 0,
+        seconds: 0.0,
+        peak_memory: None,
+        metrics: vec![],
+        series: vec![series],
+        runs: vec![],
+        figures: vec![Figure::line("error", "y")],
+        claims: vec![],
+    }
+}
+
+/// The whole answer to one request.
+fn reply(server: &Server, request: &str, host: &str) -> String {
+    let address = server.address().strip_prefix("http://").unwrap().split('/').next().unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let host = if host.is_empty() { address } else { host };
+    let head =
+        format!("{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply
+}
+
+/// Status and body of the answer to one request.
+fn ask(server: &Server, request: &str, host: &str) -> (u16, String) {
+    let reply = reply(server, request, host);
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.into())
+}
+
+#[test]
+fn only_who_knows_the_token_sees_the_run_and_can_stop_it() {
+    let stopped = Arc::new(AtomicBool::new(false));
+    let told = stopped.clone();
+    let live = Arc::new(Live::new(manifest(), move || told.store(true, Relaxed)));
+    live.set_total(100);
+    let server = Server::start(live.clone(), Path::new("results/<small>")).unwrap();
+    let base = format!("/{}", server.address().split('/').nth(3).unwrap());
+    let wrong = format!("/{}", "0".repeat(32));
+    for path in ["/".to_string(), format!("{wrong}/"), format!("{wrong}/data"), base.clone()] {
+        assert_eq!(ask(&server, &format!("GET {path}"), "").0, 403, "{path}");
+    }
+    assert_eq!(ask(&server, &format!("POST {wrong}/stop"), "").0, 403);
+    // A foreign name that means this machine, and a foreign way.
+    assert_eq!(ask(&server, &format!("GET {base}/"), "evil.example").0, 403);
+    assert_eq!(ask(&server, &format!("GET {base}/stop"), "").0, 405);
+    assert_eq!(ask(&server, &format!("GET {base}/other"), "").0, 404);
+    assert!(!stopped.load(Relaxed));
+
+    let (status, page) = ask(&server, &format!("GET {base}/"), "");
+    assert!(status == 200 && page.matches("<script").count() == 1 && !page.contains("alert(1)</script>"));
+
+    let feed = live.begin(0, 0, 100);
+    for iteration in (0..50).step_by(10) {
+        assert!(feed.wants(iteration));
+        let row = CurveRow {
+            series: 0,
+            seed: 0,
+            iteration,
+            seconds: 0.1,
+            bytes: 1,
+            gradients: 1,
+            products: 0,
+            values: vec![],
+        };
+        feed.show(row, &[("error".into(), 1.0 / (1 + iteration) as f64)]);
+        live.advance(10);
+    }
+    live.say("careful");
+    let (_, news) = ask(&server, &format!("GET {base}/data"), "");
+    let news: serde_json::Value = serde_json::from_str(&news).unwrap();
+    assert_eq!((&news["state"], &news["done"], &news["total"]), (&"running".into(), &50.into(), &100.into()));
+    assert_eq!(news["data"]["series"][0]["values"]["error"]["middle"].as_array().unwrap().len(), 5);
+    assert_eq!((&news["said"][0], &news["runs"][0][2]), (&"careful".into(), &"40".into()));
+
+    assert_eq!(ask(&server, &format!("POST {base}/stop"), "").0, 200);
+    assert!(stopped.load(Relaxed));
+    feed.end("stopped");
+    let (_, news) = ask(&server, &format!("GET {base}/data"), "");
+    assert!(news.contains("\"state\":\"stopping\"") && news.contains("\"runs\":[]"), "{news}");
+}
+
+#[test]
+fn the_page_goes_on_to_the_report() {
+    let live = Arc::new(Live::new(manifest(), || {}));
+    let server = Server::start(live, Path::new("results")).unwrap();
+    let base = format!("/{}", server.address().split('/').nth(3).unwrap());
+    assert_eq!(ask(&server, &format!("GET {base}/report.html"), "").0, 404);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("report.html"), "the report").unwrap();
+    // Nobody looks, so that nobody is waited for.
+    let began = Instant::now();
+    server.finish(&folder.path().join("report.html")).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(2));
+    let (_, news) = ask(&server, &format!("GET {base}/data"), "");
+    assert!(news.contains("\"report\":true"));
+    assert_eq!(ask(&server, &format!("GET {base}/report.html"), ""), (200, "the report".into()));
+    // The page may run its own script only; the report says itself which one is its own.
+    let policy = |path: &str| reply(&server, &format!("GET {base}/{path}"), "").contains("script-src");
+    assert!(policy("") && !policy("report.html"));
+}

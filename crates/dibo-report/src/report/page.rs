@@ -1,0 +1,217 @@
+//! One page that needs nothing else: results and pictures first, with the script that makes its plots lively.
+//!
+//! Whatever comes from a file is escaped where it stands. Should some of it get past that, the browser would
+//! still run no script of it: the page allows the one script that bears its nonce, and a text cannot know the
+//! nonce of a page that holds it.
+use super::claims::{Claim, Verdict};
+use super::data::{Data, ROOM};
+use super::{Body, Extra, caption, memory, plot, table, words};
+use crate::results::{Curves, Figure, Manifest, check_name};
+use anyhow::{Context, Result};
+use minijinja::{Environment, HtmlEscape, Value, context};
+use std::path::Path;
+
+const TEMPLATE: &str = include_str!("page/report.html");
+/// The page's own looks after those of the plots.
+pub const STYLE: &str = concat!(include_str!("page/uplot/uPlot.min.css"), include_str!("page/style.css"));
+/// The plotting library with its licence, then the page's own script.
+pub const SCRIPT: &str = concat!(
+    "/*! ",
+    include_str!("page/uplot/LICENSE"),
+    "*/\n",
+    include_str!("page/uplot/uPlot.iife.min.js"),
+    "\n(() => {\n\"use strict\";\n",
+    include_str!("page/words.js"),
+    include_str!("page/chart.js"),
+    include_str!("page/figure.js"),
+    include_str!("page/page.js"),
+    include_str!("page/live.js"),
+    "})();\n"
+);
+
+/// The page of results in the folder `dir`, where its plots are saved. `sources` names the folders that are
+/// compared; none for a page about one.
+pub fn page(
+    dir: &Path,
+    manifest: &Manifest,
+    curves: &Curves,
+    claims: &[Claim],
+    extras: &[Extra],
+    sources: &[String],
+) -> Result<String> {
+    let figures: Vec<Value> =
+        manifest.figures.iter().map(|figure| shown(figure, dir, manifest, curves)).collect::<Result<_>>()?;
+    let wrong = "the report's template is wrong";
+    let mut environment = Environment::new();
+    environment.add_filter("explained", explained);
+    environment.add_template("report.html", TEMPLATE).context(wrong)?;
+    let template = environment.get_template("report.html").context(wrong)?;
+    let (seeds, outcome, machine) = (manifest.seeds.len(), table::outcome(manifest), &manifest.machine);
+    let data = Data::new(manifest, curves, ROOM).text();
+    let alone = sources.is_empty();
+    let page = template.render(context! {
+        title => if manifest.title.is_empty() { manifest.name.as_str() } else { manifest.title.as_str() },
+        name => manifest.name.as_str(),
+        about => paragraphs(&manifest.about),
+        seeds => format!("{seeds} seed{}", if seeds == 1 { "" } else { "s" }),
+        head => outcome.head, right => outcome.right, rows => outcome.rows,
+        figures,
+        claims => claims.iter().map(judged).collect::<Vec<_>>(),
+        extras => extras.iter().map(added).collect::<Vec<_>>(),
+        warnings => warnings(manifest),
+        file => manifest.file.as_str(),
+        overrides => manifest.overrides.clone(),
+        seed_list => manifest.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
+        cpu => machine.cpu.as_str(), threads => machine.threads, system => machine.system.as_str(),
+        memory => words::quantity("bytes", machine.memory as f64),
+        peak => manifest.peak_memory.map(|peak| words::quantity("bytes", peak as f64)),
+        seconds => words::quantity("seconds", manifest.seconds),
+        started => super::date(manifest.started),
+        version => manifest.version.as_str(),
+        files => if alone { files(manifest) } else { Vec::new() },
+        command => if alone { command(manifest) } else { String::new() },
+        sources => sources.to_vec(),
+        nonce => nonce(&data, manifest),
+        style => Value::from_safe_string(STYLE.into()),
+        script => Value::from_safe_string(SCRIPT.into()),
+        data => Value::from_safe_string(data),
+    });
+    page.context(wrong)
+}
+
+/// What no text inside the page can have known.
+fn nonce(data: &str, manifest: &Manifest) -> String {
+    let mut hash = blake3::Hasher::new();
+    hash.update(data.as_bytes()).update(manifest.file.as_bytes()).update(manifest.about.as_bytes());
+    hash.update(manifest.title.as_bytes()).update(&manifest.started.to_le_bytes());
+    hash.finalize().to_hex()[..32].into()
+}
+
+/// What lies beside the page.
+fn files(manifest: &Manifest) -> Vec<String> {
+    let plots = manifest
+        .figures
+        .iter()
+        .flat_map(|figure| ["svg", "png"].map(|ending| format!("plots/{}.{ending}", figure.name)));
+    ["curves.csv", "curves.parquet", "manifest.json"].map(String::from).into_iter().chain(plots).collect()
+}
+
+/// The command that runs it again.
+fn command(manifest: &Manifest) -> String {
+    let quoted = |word: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.=/:,".contains(c);
+        let safe = !word.is_empty() && word.chars().all(plain);
+        if safe { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    };
+    let mut command = format!("dibo run {}", quoted(&manifest.name));
+    for change in &manifest.overrides {
+        command += &format!(" --set {}", quoted(change));
+    }
+    if manifest.seeds.iter().copied().eq(0..manifest.seeds.len() as u64) {
+        command += &format!(" --seeds {}", manifest.seeds.len());
+    }
+    command
+}
+
+/// A figure for the page, drawn and saved; or why it is not drawn.
+fn shown(figure: &Figure, dir: &Path, manifest: &Manifest, curves: &Curves) -> Result<Value> {
+    check_name("a figure's name", &figure.name)?;
+    let (mut picture, mut note) = (None, None);
+    if figure.kind == "graphs" {
+        // Drawn during the run, since the graphs are not in the results; an image cannot run what a foreign
+        // file may hold.
+        match std::fs::read(dir.join("plots").join(format!("{}.svg", figure.name))) {
+            Ok(svg) => picture = Some(image("svg+xml", &svg, &figure.title)),
+            Err(_) => note = Some(format!("Not drawn: plots/{}.svg is missing.", figure.name)),
+        }
+    } else {
+        match plot::draw(figure, manifest, curves) {
+            Ok(drawn) => {
+                drawn.save(dir, &figure.name)?;
+                // Names inside one picture must not mean parts of another.
+                let svg = drawn.svg.replace("kuva-clip-", &format!("{}-clip-", figure.name));
+                let label = HtmlEscape(&caption(figure, manifest)).to_string();
+                let svg = svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{label}\" "), 1);
+                picture = Some(Value::from_safe_string(svg));
+            }
+            Err(error) => note = Some(format!("Not drawn: {error:#}.")),
+        }
+    }
+    let (name, caption) = (figure.name.as_str(), caption(figure, manifest));
+    Ok(context! { name, caption, picture, note })
+}
+
+/// Each warning with the labels of the series that have it.
+fn warnings(manifest: &Manifest) -> Vec<(String, Vec<String>)> {
+    let mut warnings: Vec<(String, Vec<String>)> = Vec::new();
+    for series in &manifest.series {
+        for warning in &series.warnings {
+            match warnings.iter_mut().find(|(text, _)| text == warning) {
+                Some((_, labels)) => labels.push(series.label.clone()),
+                None => warnings.push((warning.clone(), vec![series.label.clone()])),
+            }
+        }
+    }
+    warnings
+}
+
+/// A claim for the page.
+fn judged(claim: &Claim) -> Value {
+    let (class, mark) = match &claim.verdict {
+        Verdict::Holds => ("yes", "✓"),
+        Verdict::DoesNotHold => ("no", "✗"),
+        Verdict::HoldsOnlyUnder(_) => ("partly", "◐"),
+        Verdict::TooClose => ("unknown", "≈"),
+        Verdict::ByConstruction => ("unknown", "="),
+        Verdict::OneSeed(_) => ("unknown", "1"),
+        Verdict::NotMeasured => ("unknown", "–"),
+    };
+    let (id, statement, word) = (claim.id.as_str(), claim.statement.as_str(), claim.verdict.words());
+    let (number, reading) = (claim.number.as_str(), claim.reading.as_str());
+    context! { id, statement, number, reading, class, mark, word }
+}
+
+/// An extra part for the page; memory comes last.
+fn added(extra: &Extra) -> Value {
+    let title = extra.title.as_str();
+    match &extra.body {
+        Body::Table(rows) => {
+            let (head, rows) = (rows.first().cloned(), rows.iter().skip(1).cloned().collect::<Vec<_>>());
+            context! { title, head, rows, last => title == memory::TITLE }
+        }
+        Body::Svg(svg) => context! { title, picture => image("svg+xml", svg.as_bytes(), title) },
+    }
+}
+
+/// A cell whose word says on hover what it means.
+fn explained(cell: &str) -> Value {
+    let meaning = words::meaning(cell);
+    let (cell, meaning) = (HtmlEscape(cell), meaning.map(|text| HtmlEscape(text).to_string()));
+    Value::from_safe_string(match meaning {
+        Some(meaning) => format!("<abbr title=\"{meaning}\">{cell}</abbr>"),
+        None => cell.to_string(),
+    })
+}
+
+/// Paragraphs as HTML; what stands between backticks is code.
+fn paragraphs(text: &str) -> Vec<Value> {
+    let html = |part: &str| {
+        let pieces = part.split('`').enumerate().map(|(i, piece)| match i % 2 {
+            0 => HtmlEscape(piece).to_string(),
+            _ => format!("<code>{}</code>", HtmlEscape(piece)),
+        });
+        Value::from_safe_string(pieces.collect())
+    };
+    text.replace("\r\n", "\n")
+        .split("\n\n")
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .map(html)
+        .collect()
+}
+
+/// An image that lies inside the page.
+fn image(kind: &str, bytes: &[u8], shows: &str) -> Value {
+    let (shows, text) = (HtmlEscape(shows), super::base64(bytes));
+    Value::from_safe_string(format!("<img alt=\"{shows}\" src=\"data:image/{kind};base64,{text}\">"))
+}
