@@ -10,6 +10,7 @@
 //! `examples/own_command.rs` is such a command with a problem of its own.
 mod bench;
 mod clean;
+mod keys;
 #[cfg(feature = "net")]
 mod net;
 #[cfg(not(feature = "net"))]
@@ -52,6 +53,8 @@ enum Command {
     Predict(predict::Options),
     /// List the built-in experiments, problems, graphs and algorithms
     List,
+    /// Explain the keys of experiment files: all, or those of a section, kind or algorithm
+    Keys(keys::Options),
     /// Say what can be expected of an experiment before it runs: graph, steps, time, memory, and a short
     /// trial
     Check {
@@ -200,6 +203,7 @@ fn act(registry: &Registry, name: &str, command: Option<Command>) -> Result<Exit
             list(registry)?;
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Keys(options)) => keys::keys(registry, &options),
         Some(Command::Check { experiment, seconds }) => {
             anyhow::ensure!((0.0..=1e6).contains(&seconds), "--seconds is {seconds}; it must be 0 or more");
             let experiment = registry.load(&experiment.request())?;

@@ -10,10 +10,11 @@ use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Rows, Stack, Upper};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Parameters: those of the method for both loops, and the number of inner iterations.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(bound = "M: Method")]
 pub struct DoubleLoop<M> {
     /// Inner iterations T.
