@@ -76,6 +76,11 @@ impl Reference {
         }
     }
 
+    /// The keys of a part as a table in Markdown.
+    pub fn table_of(&self, part: &Part) -> String {
+        self.table(&part.keys)
+    }
+
     fn table(&self, keys: &[Key]) -> String {
         let mut table = String::from("| key | value | default | what it is |\n|---|---|---|---|\n");
         for key in keys {
@@ -163,7 +168,7 @@ impl Reference {
 
 impl Part {
     /// What it is, in a sentence; doc comments of kinds begin with the name that stands above them.
-    fn in_a_word(&self) -> String {
+    pub fn in_a_word(&self) -> String {
         let about = self.about.split_once("`: ").filter(|a| a.0.starts_with("`kind = "));
         let mut letters = about.map_or(self.about.as_str(), |a| a.1).chars();
         letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()

@@ -8,11 +8,12 @@ impl Reference {
     pub fn schema(&self) -> Value {
         let head = self.keys("", "").map(|k| (k.name.clone(), said(k, k.schema.clone())));
         let mut properties: Map<String, Value> = head.collect();
+        let any = |section: &str| json!({ "$ref": format!("#/$defs/any-{section}") });
         for section in ["problem", "graph", "run"] {
-            properties.insert(section.into(), self.any(section));
+            properties.insert(section.into(), any(section));
         }
-        properties.insert("algorithm".into(), tables(self.any("algorithm")));
-        let case = ["problem", "graph", "run", "algorithm"].map(|s| (s.to_string(), self.any(s)));
+        properties.insert("algorithm".into(), tables(any("algorithm")));
+        let case = ["problem", "graph", "run", "algorithm"].map(|s| (s.to_string(), any(s)));
         let case: Map<String, Value> = case.into_iter().collect();
         properties.insert("case".into(), tables(closed(case)));
         let figure = self.keys("figure", "").map(|k| (k.name.clone(), said(k, k.schema.clone()))).collect();
@@ -22,6 +23,9 @@ impl Reference {
         let exact = json!({ "properties": kinds, "allOf": self.by_problem() });
         let mut definitions = self.definitions.clone();
         definitions.insert("algorithm".into(), self.algorithm());
+        for section in ["problem", "graph", "run", "algorithm"] {
+            definitions.insert(format!("any-{section}"), self.any(section));
+        }
         let mut schema = closed(properties);
         schema["$defs"] = Value::Object(definitions);
         let more = json!({
@@ -119,7 +123,7 @@ impl Reference {
         // Several in turn may have each other's keys.
         let several = json!({
             "if": { "properties": { "name": { "type": "array" } } },
-            "then": { "properties": self.any("algorithm")["properties"] }
+            "then": { "$ref": "#/$defs/any-algorithm" }
         });
         json!({ "allOf": self.names("algorithm").into_iter().map(own).chain([several]).collect::<Vec<_>>() })
     }
