@@ -61,7 +61,7 @@ fn line(name: &str, about: &str) -> String {
 fn needs(experiment: &Experiment, time: bool) -> String {
     let cores = crate::cores();
     let have = experiment.settings.iter().map(|s| s.data()).find(|d| !matches!(d, Ok(None)));
-    let data = match &have {
+    let data: String = match &have {
         None => "no data".into(),
         // The name alone, of what is said of it.
         Some(Ok(words)) => words.iter().flat_map(|w| w.split(':').next()).collect(),

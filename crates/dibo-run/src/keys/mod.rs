@@ -200,10 +200,10 @@ fn needed(schema: &Value, all: &Map<String, Value>, into: &mut Map<String, Value
     match schema {
         Value::Object(fields) => {
             let own = schema["$ref"].as_str().and_then(name);
-            if let Some((name, definition)) = own.and_then(|n| all.get_key_value(n)) {
-                if into.insert(name.clone(), definition.clone()).is_none() {
-                    needed(definition, all, into);
-                }
+            if let Some((name, definition)) = own.and_then(|n| all.get_key_value(n))
+                && into.insert(name.clone(), definition.clone()).is_none()
+            {
+                needed(definition, all, into);
             }
             fields.values().for_each(|v| needed(v, all, into));
         }
@@ -216,7 +216,7 @@ fn every_algorithm() -> Part {
     let key = |(name, about): (&str, &str)| Key {
         name: name.into(),
         about: about.into(),
-        default: (name != "name").then(|| Value::Null),
+        default: (name != "name").then_some(Value::Null),
         schema: serde_json::json!({ "type": "string" }),
         shared: Value::Null,
     };
