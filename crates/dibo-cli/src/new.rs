@@ -57,7 +57,10 @@ pub fn new(registry: &Registry, options: Options) -> Result<()> {
     std::fs::write(&choice.file, &text).with_context(|| format!("cannot write {place}"))?;
     // What was written is read as every command would.
     registry.load(&Request { file: place.clone(), ..Request::default() })?;
-    say!("{place}: `check {place}` says what to expect, `tune {place}` finds steps, `run {place}` runs it");
+    let next = format!(
+        "{place}: `check {place}` says what to expect, `tune {place}` finds steps, `run {place}` runs it"
+    );
+    say!("{}", dibo_run::fold(&next));
     Ok(())
 }
 
@@ -171,8 +174,9 @@ fn keys(text: &mut String, keys: &[Key], given: &[(&str, String)]) {
         let (value, said) = match (own, &key.default) {
             (Some(value), _) => (value, true),
             (None, None) => (start.unwrap_or_else(|| key.example().to_string()), true),
-            (None, Some(_)) if name == "penalty_form" => (start.unwrap_or_default(), true),
             (None, Some(default)) if default.is_null() => ("…".into(), false),
+            // The form in which steps need not shrink with the penalty.
+            (None, Some(_)) if name == "penalty_form" => (start.unwrap_or_default(), true),
             (None, Some(default)) => (default.to_string(), false),
         };
         let line = format!("{}{name} = {value}", if said { "" } else { "# " });
