@@ -3,12 +3,14 @@
 use dibo::problem::{Bilevel, Metric, Values};
 use dibo::{Result, rows::Upper};
 use dibo_run::problems::{Ask, Built, Kind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The keys of `[problem] kind = "targets"`.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Keys {
+    /// One an agent: they agree on the mean.
     targets: Vec<f64>,
 }
 

@@ -9,17 +9,23 @@
 //!
 //! `examples/own_command.rs` is such a command with a problem of its own.
 mod bench;
+#[cfg(doctest)]
+mod book;
 mod clean;
+mod keys;
+mod list;
 #[cfg(feature = "net")]
 mod net;
 #[cfg(not(feature = "net"))]
 #[path = "no_net.rs"]
 mod net;
+mod new;
 mod paper;
 mod peer;
 mod predict;
 mod report;
 mod run;
+mod shell;
 mod tune;
 
 use anyhow::{Context, Result};
@@ -51,8 +57,12 @@ enum Command {
     Clean(Box<clean::Options>),
     /// Tell the classes of a file's rows by a model that `clean` or `run` left
     Predict(predict::Options),
-    /// List the built-in experiments, problems, graphs and algorithms
-    List,
+    /// List the built-in experiments with what they need, problems, graphs and algorithms
+    List(list::Options),
+    /// Write an experiment file with every key explained; asks a few questions if nothing is chosen
+    New(new::Options),
+    /// Explain the keys of experiment files: all, or those of a section, kind or algorithm
+    Keys(keys::Options),
     /// Say what can be expected of an experiment before it runs: graph, steps, time, memory, and a short
     /// trial
     Check {
@@ -96,6 +106,16 @@ enum Command {
     Router(net::RouterOptions),
     /// Measure iterations a second, and the ratio to other programs if they are given
     Bench(bench::Options),
+    /// Print what a shell needs to complete words: `dibo completions bash >> ~/.bash_completion`
+    Completions {
+        /// bash, zsh, fish, elvish or powershell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write one a subcommand into a folder
+    Man {
+        /// Where pages go
+        folder: Option<PathBuf>,
+    },
 }
 
 /// Which experiment, and what is changed of it.
@@ -196,10 +216,11 @@ fn act(registry: &Registry, name: &str, command: Option<Command>) -> Result<Exit
         Some(Command::Run(options)) => run::run(registry, options),
         Some(Command::Clean(options)) => clean::clean(registry, *options),
         Some(Command::Predict(options)) => predict::predict(options),
-        Some(Command::List) => {
-            list(registry)?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Some(Command::List(options)) => list::list(registry, options).map(|()| ExitCode::SUCCESS),
+        Some(Command::New(options)) => new::new(registry, options).map(|()| ExitCode::SUCCESS),
+        Some(Command::Completions { shell }) => shell::completions(name, shell).map(|()| ExitCode::SUCCESS),
+        Some(Command::Man { folder }) => shell::man(folder).map(|()| ExitCode::SUCCESS),
+        Some(Command::Keys(options)) => keys::keys(registry, &options),
         Some(Command::Check { experiment, seconds }) => {
             anyhow::ensure!((0.0..=1e6).contains(&seconds), "--seconds is {seconds}; it must be 0 or more");
             let experiment = registry.load(&experiment.request())?;
@@ -249,25 +270,4 @@ fn threads(asked: Option<usize>) -> Result<usize> {
     let threads = asked.unwrap_or_else(cores);
     anyhow::ensure!(threads > 0 && threads <= 1024, "--threads is {threads}; it must be between 1 and 1024");
     Ok(threads)
-}
-
-fn list(registry: &Registry) -> Result<()> {
-    say!("Experiments (run NAME):");
-    for (name, _) in &registry.experiments {
-        let e = registry.load(&Request { file: name.to_string(), ..Request::default() })?;
-        say!("{}", fold(&format!("  {name:<24} {}", e.title)));
-    }
-    let names = |names: Vec<&str>| names.join(", ");
-    let problems = names(registry.problems.iter().map(|p| p.name).collect());
-    let graphs = names(registry.graphs.iter().map(|g| g.name).collect());
-    say!(
-        "{}",
-        fold(&format!("\nProblems (kind in [problem]): {problems}\nGraphs (kind in [graph]): {graphs}"))
-    );
-    say!("\nAlgorithms (name in an [[algorithm]]):");
-    for algorithm in &registry.algorithms {
-        let about = if algorithm.about.is_empty() { algorithm.label } else { algorithm.about };
-        say!("{}", fold(&format!("  {:<24} {about}", algorithm.name)));
-    }
-    Ok(())
 }

@@ -55,14 +55,32 @@ pub struct Request {
     pub large: bool,
 }
 
-#[derive(serde::Serialize, serde::Deserialize)]
+/// What stands before the first section.
+#[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-struct Head {
+pub(crate) struct Head {
+    /// The name of the results folder; the file's if not given.
     name: String,
+    /// One line for the report.
     title: String,
+    /// What a reader should know.
     about: String,
+    /// How many seeds, or which.
+    #[schemars(with = "Seeds")]
     seeds: toml::Value,
+    /// Claims of the paper to judge by the results.
     claims: Vec<String>,
+}
+
+/// For the reference: how many, or which.
+#[derive(schemars::JsonSchema)]
+#[schemars(untagged)]
+#[allow(dead_code, reason = "only its schema is used")]
+enum Seeds {
+    /// Seeds 0, 1, …
+    Count(u64),
+    /// These.
+    Which(Vec<u64>),
 }
 
 impl Default for Head {

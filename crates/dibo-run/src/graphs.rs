@@ -1,10 +1,11 @@
 //! What a `[graph]` section can be: kinds of graph sequences with keys of their own, and the keys that all
 //! share (weights, connectivity, losses).
-use crate::section::{Section, did_you_mean};
+use crate::section::{Keys, Section, did_you_mean};
 use anyhow::{Context, Result, anyhow};
 use dibo::graph::{self, GraphSequence, Loss, Redraw};
 use dibo::mixing::{Rule, Sequence};
 use dibo::trace;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,11 +52,14 @@ fn share(name: &str, value: f64) -> Result<(), String> {
 }
 
 /// `kind = "cycle"`: the paper's three phases.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CycleKeys {
+    /// Probability of a link in the random phase.
     nu: f64,
+    /// Iterations of the random phase, of the ring and of the reversed ring.
     phases: [usize; 3],
+    /// When random links are drawn anew.
     redraw: Redraw,
 }
 
@@ -85,11 +89,14 @@ impl GraphKind for CycleKeys {
 }
 
 /// `kind = "erdos-renyi"`: random links at every iteration.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ErdosRenyiKeys {
+    /// Probability of a link.
     nu: f64,
+    /// Links are drawn until they connect all agents.
     connected: bool,
+    /// When links are drawn anew.
     redraw: Redraw,
 }
 
@@ -117,7 +124,7 @@ impl GraphKind for ErdosRenyiKeys {
 macro_rules! plain {
     ($($(#[$about:meta])* $name:ident => $make:expr, $links:expr;)*) => {$(
         $(#[$about])*
-        #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+        #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, default)]
         pub struct $name {}
 
@@ -145,7 +152,7 @@ plain! {
 }
 
 /// `kind = "none"`: no links, so every agent is alone; to see what working together is worth.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NoneKeys {}
 
@@ -164,7 +171,7 @@ impl GraphKind for NoneKeys {
 }
 
 /// `kind = "one-peer-exponential"`: one of the exponential graph's links at a time.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OnePeerKeys {}
 
@@ -179,9 +186,10 @@ impl GraphKind for OnePeerKeys {
 }
 
 /// `kind = "file"`: links or matrices from a JSON file.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FileKeys {
+    /// The file, beside the experiment.
     file: String,
 }
 
@@ -213,15 +221,22 @@ impl GraphKind for FileKeys {
 }
 
 /// What every `[graph]` may hold beside the keys of its kind.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-struct Common {
+pub(crate) struct Common {
+    /// Which graphs.
     kind: String,
+    /// Every link goes both ways.
     undirected: bool,
+    /// How an agent weighs what it hears; uniform if not given, Metropolis if links go both ways.
     weights: Option<Weights>,
+    /// Iterations whose links together must connect all agents; 0 for what the kind needs.
     window: usize,
+    /// Runs although links do not connect all agents.
     allow_disconnected: bool,
+    /// Share of the messages that are lost.
     loss: f64,
+    /// Mean length of a run of losses; 0 for independent ones.
     burst: f64,
 }
 
@@ -242,15 +257,18 @@ impl Default for Common {
     }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "weights must be \"uniform\", \"metropolis\", \"lazy-metropolis\", \"maximum-degree\", a \
         number, or a list of numbers used in turn by the senders"
 )]
-enum Weights {
+pub(crate) enum Weights {
+    /// `uniform`, `metropolis`, `lazy-metropolis` or `maximum-degree`.
     Word(String),
+    /// The weight of every sender.
     One(f64),
+    /// The weights of the senders, in turn.
     Many(Vec<f64>),
 }
 
@@ -273,15 +291,21 @@ pub struct GraphEntry {
     /// In files.
     pub name: &'static str,
     read: ReadGraph,
+    /// Its keys, for the reference.
+    pub(crate) keys: Keys,
 }
 
 impl GraphEntry {
     /// The entry of a type of keys.
     pub fn of<K>(name: &'static str) -> Self
     where
-        K: GraphKind + Serialize + serde::de::DeserializeOwned + 'static,
+        K: GraphKind + Serialize + serde::de::DeserializeOwned + JsonSchema + 'static,
     {
-        GraphEntry { name, read: |section, except| Ok(Box::new(section.read::<K>(except)?)) }
+        GraphEntry {
+            name,
+            read: |section, except| Ok(Box::new(section.read::<K>(except)?)),
+            keys: K::json_schema,
+        }
     }
 }
 

@@ -19,6 +19,7 @@ pub mod experiment;
 #[cfg(test)]
 mod fuzz;
 pub mod graphs;
+pub mod keys;
 pub mod pictures;
 mod plan;
 pub mod problems;

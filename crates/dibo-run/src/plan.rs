@@ -2,19 +2,22 @@
 use crate::section::Section;
 use anyhow::Result;
 use dibo::engine::Plan;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `[run]`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunKeys {
     /// Iterations at most.
     pub iterations: usize,
+    /// Iterations between two looks at the metrics.
     every: usize,
     /// Stop when the metric is better than this; 0 to go on to the end.
     target: f64,
     /// What the target and `tune` look at; empty for the problem's own.
     metric: String,
+    /// A run whose metric is above this has diverged and ends.
     diverged_above: f64,
     /// Points kept of each curve at most.
     pub points: usize,

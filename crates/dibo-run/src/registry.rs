@@ -3,10 +3,11 @@ use crate::graphs::{self, GraphEntry};
 use crate::problems::labels::LabelsProblem;
 use crate::problems::learning::{CleaningKeys, TuningKeys};
 use crate::problems::{Kind, PolicyEvaluationKeys, ProblemEntry, QuadraticKeys, RobustKeys, WavesKeys};
-use crate::section::{Section, did_you_mean};
+use crate::section::{Keys, Section, did_you_mean};
 use anyhow::Result;
 use dibo::algorithm::{self, AnyAlgorithm, Readable, Visitor};
 use dibo_report::judge::Judge;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -25,6 +26,8 @@ pub struct AlgorithmEntry {
     /// What it is, where the name does not say it.
     pub about: &'static str,
     read: ReadAlgorithm,
+    /// Its keys, for the reference.
+    pub(crate) keys: Keys,
 }
 
 /// Everything that an experiment file can name.
@@ -50,7 +53,7 @@ impl Default for Registry {
 impl Visitor for Registry {
     fn visit<A: Readable>(&mut self, name: &'static str, label: &'static str) {
         let read: ReadAlgorithm = |section, except| Ok(Box::new(section.read::<A>(except)?));
-        self.algorithms.push(AlgorithmEntry { name, label, about: A::about(), read });
+        self.algorithms.push(AlgorithmEntry { name, label, about: A::about(), read, keys: A::json_schema });
     }
 }
 
@@ -77,13 +80,16 @@ impl Registry {
     }
 
     /// Adds a problem.
-    pub fn problem<K: Kind + Serialize + DeserializeOwned + 'static>(mut self, name: &'static str) -> Self {
+    pub fn problem<K: Kind + Serialize + DeserializeOwned + JsonSchema + 'static>(
+        mut self,
+        name: &'static str,
+    ) -> Self {
         self.problems.push(ProblemEntry::of::<K>(name));
         self
     }
 
     /// Adds a problem some of whose keys have lists as values; lists of other keys are sweeps.
-    pub fn list_valued_problem<K: Kind + Serialize + DeserializeOwned + 'static>(
+    pub fn list_valued_problem<K: Kind + Serialize + DeserializeOwned + JsonSchema + 'static>(
         mut self,
         name: &'static str,
         lists: &'static [&'static str],

@@ -8,6 +8,9 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// Gives the keys of a section: names, types, defaults and doc comments.
+pub type Keys = fn(&mut schemars::SchemaGenerator) -> schemars::Schema;
+
 /// A file's text and the name to use in messages.
 #[derive(Clone, Debug)]
 pub struct Source {

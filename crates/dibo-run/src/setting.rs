@@ -79,6 +79,11 @@ impl Setting {
         )
     }
 
+    /// Data that must be there, in words; `Err` says how to get what is missing.
+    pub fn data(&self) -> Result<Option<String>> {
+        self.problem.data()
+    }
+
     /// The files that results depend on.
     pub fn files(&self, folder: &Path) -> Vec<PathBuf> {
         self.problem.files(folder).into_iter().chain(self.graph.files(folder)).collect()

@@ -7,13 +7,14 @@ use dibo::problem::learning::labels::Totals;
 use dibo::rng::{Purpose, stream};
 use dibo_learn::{Encoded, Encoding, Feature, Ids, Roles, Samples, Words};
 use rand::seq::SliceRandom;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// How the numbers of a column are scaled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
     /// Images by one mean and deviation, everything else number by number.

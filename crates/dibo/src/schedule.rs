@@ -1,4 +1,5 @@
 //! Step sizes and penalties as functions of the iteration.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A positive number that may change with `k`. In TOML: `0.1`, `{ start = 0.15, decay = 1e-5 }`, `{ start =
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// let falling = Schedule::InverseTime(InverseTime { start: 0.1, decay: 0.01 });
 /// assert_eq!((falling.at(0), falling.at(100)), (0.1, 0.05));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "a number, { start, decay } for start/(1 + decay·k), { start, power } for start·(k+1)^power, \
@@ -28,7 +29,7 @@ pub enum Schedule {
 }
 
 /// `start / (1 + decay·k)`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InverseTime {
     /// Value at `k = 0`.
@@ -38,7 +39,7 @@ pub struct InverseTime {
 }
 
 /// `start · (k+1)^power`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Polynomial {
     /// Value at `k = 0`.
@@ -48,7 +49,7 @@ pub struct Polynomial {
 }
 
 /// From `start` to `end` over so many iterations, then `end`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
     /// Value at `k = 0`.

@@ -1,5 +1,6 @@
 //! The plots an experiment file asks for.
 use super::check_name;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ const ENDINGS: [&str; 8] = [
 const KINDS: [&str; 4] = ["line", "bar", "points", "graphs"];
 
 /// One plot, as the experiment file asks for it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     /// File name without ending, and anchor in the report.

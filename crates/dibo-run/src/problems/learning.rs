@@ -12,45 +12,54 @@ use dibo::problem::learning::{Learning, Model, Task, TauForm, TrainOn};
 use dibo::rng::{Purpose, stream};
 use dibo::rows::Real;
 use rand::seq::SliceRandom;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What both kinds may hold.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// Learning from images or texts that are dealt out to the agents.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LearningKeys {
     /// `mnist-2500` (comes with dibo), `mnist`, `fashion-mnist` or `imdb`.
     data: String,
+    /// Number of agents.
     agents: usize,
     /// Samples in use, drawn by the seed; 0 for all.
     samples: usize,
-    /// Training and validation samples of each agent; 0 for nine tenths and one tenth.
+    /// Training samples of each agent; 0 for nine tenths.
     train: usize,
+    /// Validation samples of each agent; 0 for one tenth.
     validation: usize,
     /// Dirichlet label skew; 0 for equal agents.
     rho: f64,
+    /// How a training label goes wrong.
     noise: Noise,
+    /// Probability that it does.
     cr: f64,
     /// `linear`, `linear-no-bias`, `mlp`, or `bert` (on texts).
     model: String,
+    /// Hidden units of `mlp`.
     hidden: usize,
     /// Regulariser; in tuning, where it starts.
     tau: f64,
     /// Where the sample weights' ψ starts.
     psi: f64,
+    /// How τ comes from x in tuning.
     tau_form: TauForm,
     /// Folder of a BERT inside the data folder; its sizes and weights are read there.
     pretrained: String,
     /// Tokens of a text.
     length: usize,
+    /// What the head of a BERT sees.
     pool: Pool,
     /// Test samples in use, at even distances; 0 for all.
     test: usize,
     /// Samples in a batch; 0 for all.
     batch: usize,
+    /// How a pixel becomes a number.
     scaling: Scaling,
-    /// 32 or 64.
+    /// Bits of a number: 32 or 64.
     bits: usize,
 }
 
@@ -85,7 +94,7 @@ impl Default for LearningKeys {
 }
 
 /// What an `[[algorithm]]` may change of the problem.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct Changes {
     /// Which samples a single-level method trains on.
@@ -145,6 +154,8 @@ impl CleaningKeys {
             algorithm_keys: CHANGES,
             lists: &[],
             read: |p, a, needs| Ok(Box::new(CleaningKeys(Problem::read(p, a, needs, false)?))),
+            keys: LearningKeys::json_schema,
+            of_algorithm: Changes::json_schema,
         }
     }
 }
@@ -157,6 +168,8 @@ impl TuningKeys {
             algorithm_keys: CHANGES,
             lists: &[],
             read: |p, a, needs| Ok(Box::new(TuningKeys(Problem::read(p, a, needs, true)?))),
+            keys: LearningKeys::json_schema,
+            of_algorithm: Changes::json_schema,
         }
     }
 }

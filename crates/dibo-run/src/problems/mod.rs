@@ -9,7 +9,7 @@ mod small;
 pub use small::{PolicyEvaluationKeys, QuadraticKeys, RobustKeys, WavesKeys};
 
 use crate::device::Accelerator;
-use crate::section::Section;
+use crate::section::{Keys, Section};
 use crate::sites::Files;
 use anyhow::{Result, bail};
 use dibo::algorithm::{AnyAlgorithm, Axis, Needs};
@@ -17,6 +17,7 @@ use dibo::mixing::Sequence;
 use dibo::network::Network;
 use dibo::problem::Bilevel;
 use dibo::rows::{Threads, View};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
@@ -197,16 +198,22 @@ pub struct ProblemEntry {
     /// Keys whose lists are values, not sweeps.
     pub lists: &'static [&'static str],
     pub(crate) read: fn(&Section<'_>, &Section<'_>, Needs) -> Result<Box<dyn Kind>>,
+    /// Its keys, for the reference.
+    pub(crate) keys: Keys,
+    /// What it takes from an `[[algorithm]]`, for the reference.
+    pub(crate) of_algorithm: Keys,
 }
 
 impl ProblemEntry {
     /// The entry of a type of keys that takes nothing from an `[[algorithm]]`.
-    pub fn of<K: Kind + Serialize + DeserializeOwned + 'static>(name: &'static str) -> Self {
+    pub fn of<K: Kind + Serialize + DeserializeOwned + JsonSchema + 'static>(name: &'static str) -> Self {
         ProblemEntry {
             name,
             algorithm_keys: &[],
             lists: &[],
             read: |problem, _, _| Ok(Box::new(problem.read::<K>(&["kind"])?)),
+            keys: K::json_schema,
+            of_algorithm: |_| schemars::Schema::default(),
         }
     }
 }

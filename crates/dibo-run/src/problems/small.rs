@@ -3,6 +3,7 @@ use super::{Ask, Built, Kind, Size};
 use anyhow::{Context, Result, anyhow};
 use dibo::problem::{Bilevel, Instance, NoiseOn, PolicyEvaluation, Quadratic, Robust, Waves};
 use dibo::trace;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,7 @@ fn real(name: &str, value: f64, from: f64, to: f64) -> Result<(), String> {
 }
 
 /// Where a run starts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum StartAt {
     /// Everything at 0.
@@ -40,23 +41,37 @@ fn first_penalty(ask: &Ask<'_>) -> Option<f64> {
     ask.algorithm.penalty_steps(0).map(|steps| steps.lambda)
 }
 
-/// `kind = "policy-evaluation"`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// `kind = "policy-evaluation"`: the paper's value of a policy, with rewards that differ from agent to agent.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicyEvaluationKeys {
+    /// Number of agents.
     agents: usize,
+    /// States of the Markov chain: the width of y.
     states: usize,
+    /// Features of a state: the width of x.
     features: usize,
+    /// Discount.
     gamma: f64,
+    /// Regulariser of x.
     tau: f64,
+    /// Factor of f; 0 for one over the number of states.
     f_weight: f64,
+    /// Factor of g; 0 for 1.
     g_weight: f64,
+    /// Deviation of the noise on observed rewards.
     omega: f64,
+    /// Which reward the noise falls on.
     noise_on: NoiseOn,
+    /// Different tables of features among the agents.
     feature_patterns: usize,
+    /// Different tables of rewards among the agents; 0 for one each.
     reward_patterns: usize,
+    /// Agents with one pattern stand together instead of in turn.
     blocks: bool,
+    /// Where a run starts.
     start: StartAt,
+    /// A JSON file with the tables, instead of random ones.
     file: String,
 }
 
@@ -158,13 +173,17 @@ impl Kind for PolicyEvaluationKeys {
     }
 }
 
-/// `kind = "quadratic"`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// `kind = "quadratic"`: quadratic levels with random matrices and a closed form of the solution.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct QuadraticKeys {
+    /// Number of agents.
     agents: usize,
+    /// Width of x.
     dim_x: usize,
+    /// Width of y.
     dim_y: usize,
+    /// Single agents' lower levels are not convex; their mean is.
     indefinite: bool,
 }
 
@@ -205,13 +224,17 @@ impl Kind for QuadraticKeys {
     }
 }
 
-/// `kind = "robust"`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// `kind = "robust"`: a robust fit above least squares, with upper level that is not convex.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RobustKeys {
+    /// Number of agents.
     agents: usize,
+    /// Width of x.
     dim_x: usize,
+    /// Width of y.
     dim_y: usize,
+    /// Where a run starts.
     start: StartAt,
 }
 
@@ -251,10 +274,12 @@ impl Kind for RobustKeys {
 }
 
 /// `kind = "waves"`: a lower level that is not convex.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WavesKeys {
+    /// Number of agents.
     agents: usize,
+    /// Width of x and of y.
     dim: usize,
 }
 

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Rows, Stack};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a file says of a cell: all of it, or the parameters of a published method.
@@ -25,7 +26,7 @@ pub trait Recipe: Send + Sync {
 }
 
 /// A method that is a cell.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Cell<R>(pub R);
 

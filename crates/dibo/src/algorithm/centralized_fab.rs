@@ -8,10 +8,11 @@ use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Rows, Stack};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// FAB's input; no graph is used.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct CentralizedFab(pub Fab);
 

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::problem::{Bilevel, SingleLevel, Start};
 use crate::rows::{Real, Rows, Stack, Upper};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -68,7 +69,7 @@ pub trait Descent<T: Real>: Send {
 }
 
 /// A method on the problem's single-level objective.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Single<M>(pub M);
 

@@ -12,10 +12,11 @@ use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Rows, Stack, Upper};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Parameters: those of the method for both loops, and the number of inner iterations.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(bound = "M: Method")]
 pub struct DoubleLoop<M> {
     /// Inner iterations T.
@@ -30,7 +31,7 @@ pub struct DoubleLoop<M> {
 }
 
 /// Where each inner loop starts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum InnerStart {
     /// At y's own start, with no memory of the loop before.

@@ -9,6 +9,7 @@ use crate::network::Network;
 use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Rows};
 use crate::schedule::Schedule;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Input of Algorithm 1.
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!(fab.eta(0), [0.2, 0.1, 0.1]);
 /// assert!(Fab { eta_y: 0.0.into(), ..fab }.check().unwrap_err().starts_with("eta_y"));
 /// ```
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fab {
     /// Penalty λ.

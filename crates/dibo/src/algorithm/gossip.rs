@@ -4,13 +4,14 @@ use super::Mixes;
 use super::mixer::Mix;
 use super::one_rule::OneRule;
 use crate::schedule::Schedule;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Methods by name.
 macro_rules! methods {
     ($($(#[$about:meta])* $name:ident: $mix:ident;)*) => {$(
         $(#[$about])*
-        #[derive(Clone, Debug, Serialize, Deserialize)]
+        #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub struct $name {
             /// Step.
@@ -47,7 +48,7 @@ methods! {
 }
 
 /// Any mixing rule by its name.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Chosen {
     /// The rule.

@@ -13,10 +13,11 @@ use crate::network::{Lane, Network};
 use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Rows, Stack};
 use crate::schedule::Schedule;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where the gradient step of y stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Adapt {
     /// u⁺ = B (u − η ∇ᵧg).
@@ -27,7 +28,7 @@ pub enum Adapt {
 }
 
 /// Parameters.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hgp {
     /// Step of x.

@@ -2,10 +2,11 @@
 use super::fab::Fab;
 use crate::problem::Penalty;
 use crate::schedule::Schedule;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Whether directions are ∇f + λ∇g or ∇f/λ + ∇g.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PenaltyForm {
     /// ∇f + λ∇g.

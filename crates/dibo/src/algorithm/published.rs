@@ -5,6 +5,7 @@ use super::direction::{NeumannLocal, Penalised, Rule, SobaFd};
 use super::estimator::Estimator;
 use super::mixer::Mix;
 use crate::schedule::Schedule;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A method with three steps: its own parameters, its description, its cell.
@@ -14,7 +15,7 @@ macro_rules! recipes {
         |$r:ident, $eta:ident| $spec:expr;
     )*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Debug, Serialize, Deserialize)]
+        #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub struct $name {
             /// Step of x.
@@ -39,7 +40,7 @@ macro_rules! recipes {
 }
 
 /// The orders of gradient tracking that a method may be given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GtOrder {
     /// v⁺ = W v − η t.
@@ -216,7 +217,7 @@ recipes! {
 }
 
 /// Parameters of MDBO and VRDBO.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Neumann {
     /// η: decisions are mixed by (1 − η) I + η W, and all steps carry it.
@@ -253,7 +254,7 @@ impl Neumann {
 }
 
 /// MDBO.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Mdbo(pub Neumann);
 
@@ -271,7 +272,7 @@ impl Recipe for Mdbo {
 }
 
 /// VRDBO.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Vrdbo(pub Neumann);
 

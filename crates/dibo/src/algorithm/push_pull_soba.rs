@@ -8,10 +8,11 @@ use crate::network::Network;
 use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Rows};
 use crate::schedule::Schedule;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Input of Algorithm 4.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PushPullSoba {
     /// Step of x.

@@ -13,10 +13,11 @@ use crate::rng::{Purpose, stream};
 use crate::rows::{Real, Rows, Stack};
 use crate::schedule::Schedule;
 use rand::RngExt;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Parameters.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PushSaga {
     /// Step.

@@ -10,10 +10,11 @@ use crate::error::Result;
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Rows, Stack};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// FAB's input; A is not used.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct PushSumFab(pub Fab);
 

@@ -8,10 +8,11 @@ use crate::error::Result;
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
 use crate::rows::Real;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// FAB's input.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct RunningSumFab(pub Fab);
 

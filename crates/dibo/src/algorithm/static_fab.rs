@@ -8,10 +8,11 @@ use crate::error::Result;
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
 use crate::rows::Real;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// FAB's input; A⁰ and B⁰ are used at every iteration.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct StaticFab(pub Fab);
 

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::network::{Network, Wishes};
 use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Rows, View};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -83,10 +84,10 @@ pub trait AnyAlgorithm: Algorithm<f32> + Algorithm<f64> {}
 
 impl<A: Algorithm<f32> + Algorithm<f64>> AnyAlgorithm for A {}
 
-/// An algorithm whose parameters can be read from a file.
-pub trait Readable: AnyAlgorithm + Serialize + DeserializeOwned + 'static {}
+/// An algorithm whose parameters can be read from a file and say which keys they have.
+pub trait Readable: AnyAlgorithm + Serialize + DeserializeOwned + JsonSchema + 'static {}
 
-impl<A: AnyAlgorithm + Serialize + DeserializeOwned + 'static> Readable for A {}
+impl<A: AnyAlgorithm + Serialize + DeserializeOwned + JsonSchema + 'static> Readable for A {}
 
 /// An algorithm at work: the rows of the agents that this process owns.
 pub trait State<T: Real>: Send {

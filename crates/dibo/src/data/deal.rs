@@ -5,6 +5,7 @@ use crate::rng::{Purpose, stream};
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, Gamma};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ pub enum Split {
 }
 
 /// How a training label goes wrong. Each sample is hit with probability `cr`, by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Noise {
     /// The paper's map 0→6, 1→3, 2→4, 3→1, 4→2, 5→7, 6→0, 7→5, 8→9, 9→8 (ten classes).

@@ -12,6 +12,7 @@ pub use idx::{parse_images, parse_labels, read_bytes};
 pub use official::{FILES, Official, find_file, md5_hex};
 
 use crate::memory::{Buffer, copied};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -120,7 +121,7 @@ impl Dataset {
 }
 
 /// How a pixel becomes a number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scaling {
     /// pixel / 255.

@@ -3,11 +3,12 @@
 use super::random::SOME;
 use super::{DiGraph, Gaps, GraphSequence};
 use crate::rng::{Purpose, stream};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// When random edges are drawn anew.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Redraw {
     /// At each iteration.

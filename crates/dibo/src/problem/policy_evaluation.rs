@@ -12,10 +12,11 @@ use crate::rows::{Rows, Stack, Upper};
 use nalgebra::{DMatrix, DVector};
 use rand::RngExt;
 use rand_distr::StandardNormal;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Which reward the observation noise falls on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoiseOn {
     /// On r(s, s'), so that the expectation over s' averages it: deviation omega·‖P_s‖ at state s.

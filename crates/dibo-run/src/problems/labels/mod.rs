@@ -15,16 +15,18 @@ use dibo::network::{Network, Simulator};
 use dibo::problem::learning::labels::{Choices, From, Totals};
 use dibo::problem::learning::{Labels, Model, Net, Site, Way};
 use dibo_learn::{Choice, Encoded, Encoding, Roles};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The keys of the problem.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// A model learned from rows some of whose labels are wrong, with few checked ones.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LabelsKeys {
     /// `files` for own ones; or `mnist-2500` (comes with dibo), `mnist` or `fashion-mnist`, dealt out.
     data: String,
+    /// Number of agents; with own files, as many as there are files or owners.
     agents: usize,
     /// Own rows: one file an agent, or files with a column that says who owns a row.
     files: Vec<String>,
@@ -64,17 +66,21 @@ pub struct LabelsKeys {
     held: f64,
     /// Dirichlet label skew; 0 for equal agents.
     rho: f64,
+    /// How a label goes wrong, where data is spoiled on purpose.
     noise: Noise,
+    /// Probability that it does.
     cr: f64,
     /// So many agents have labels wrong by `cr`; 0 for all.
     bad_agents: usize,
     /// `linear` or `mlp`.
     model: String,
+    /// Hidden units of `mlp`.
     hidden: usize,
     /// Regulariser.
     tau: f64,
-    /// Given and checked rows in an agent's batch; 0 for all.
+    /// Given rows in an agent's batch; 0 for all.
     batch: usize,
+    /// Checked rows in an agent's batch; 0 for all.
     checked_batch: usize,
     /// The part of a checked label that is spread over all classes.
     smoothing: f64,
@@ -82,6 +88,7 @@ pub struct LabelsKeys {
     warm: usize,
     /// Test samples in use, at even distances; 0 for all.
     test: usize,
+    /// How a pixel becomes a number.
     scaling: Scaling,
 }
 
@@ -127,16 +134,24 @@ impl Default for LabelsKeys {
 }
 
 /// What an `[[algorithm]]` says of the problem.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct OfWay {
+    /// How the model learns; `em` for methods with one level and `bilevel` for those with two, if not given.
     way: Option<Way>,
+    /// Regulariser, instead of the problem's.
     tau: Option<f64>,
+    /// Iterations before given rows are learned from, instead of the problem's.
     warm: Option<usize>,
+    /// How fast the noise matrix follows; 30 for `joint`, 0.5 for others, if not given.
     matrix_rate: Option<f64>,
+    /// Factor of the checked rows' loss beside the given rows'; 1 if not given.
     checked_weight: Option<f64>,
+    /// From which rows models learn before they know the noise matrix.
     from: Option<From>,
+    /// The upper level also learns the regulariser.
     learn_tau: Option<bool>,
+    /// The part of the checked rows that no training sees, instead of the problem's.
     held: Option<f64>,
 }
 
@@ -157,7 +172,8 @@ impl LabelsProblem {
         let read = |p: &Section<'_>, a: &Section<'_>, needs: Needs| -> Result<Box<dyn Kind>> {
             Ok(Box::new(LabelsProblem::read(p, a, needs)?))
         };
-        ProblemEntry { name, algorithm_keys: OF_WAY, lists: LISTS, read }
+        let (keys, of_algorithm) = (LabelsKeys::json_schema, OfWay::json_schema);
+        ProblemEntry { name, algorithm_keys: OF_WAY, lists: LISTS, read, keys, of_algorithm }
     }
 
     fn read(problem: &Section<'_>, algorithm: &Section<'_>, needs: Needs) -> Result<Self> {

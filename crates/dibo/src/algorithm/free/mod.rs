@@ -7,10 +7,11 @@ use super::cell::{Recipe, Spec, Sweep};
 use super::fab::PenaltyForm;
 use super::mixer::Mix;
 use crate::schedule::Schedule;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// All that can be said of a cell.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Free {
     /// Direction rule.

@@ -4,10 +4,11 @@ use crate::algorithm::direction::{NeumannLocal, Penalised, Rule, SobaFd};
 use crate::algorithm::estimator::Estimator;
 use crate::algorithm::fab::PenaltyForm;
 use crate::schedule::Schedule;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The direction rules by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DirectionWord {
     /// ∇f + λ∇g.
@@ -23,7 +24,7 @@ pub enum DirectionWord {
 }
 
 /// The estimators by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EstimatorWord {
     /// The direction itself.

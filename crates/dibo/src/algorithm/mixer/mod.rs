@@ -11,6 +11,7 @@ mod soft;
 use super::{GraphNeeds, Mixes};
 use crate::network::Lane;
 use crate::rows::{Real, Rows, Threads};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use soft::Soft;
 use std::ops::Range;
@@ -101,7 +102,7 @@ impl<'a, T> Lanes<'a, T> {
 }
 
 /// The mixing rules by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mix {
     /// v⁺ = W v − η m (DGD).

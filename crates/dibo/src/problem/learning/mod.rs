@@ -31,6 +31,7 @@ use crate::rng::{Purpose, stream};
 use crate::rows::{Real, Stack, Threads, Upper, View};
 use model::{Scratch, pieces};
 use rand::seq::SliceRandom;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,7 +59,7 @@ pub enum Task {
 }
 
 /// How the regulariser τ comes from the upper variable x.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TauForm {
     /// τ = x, which may become negative.
@@ -99,7 +100,7 @@ pub(crate) fn sigmoid(x: f64) -> f64 {
 }
 
 /// What a single-level method trains on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrainOn {
     /// Training samples with the labels as given, and validation samples.

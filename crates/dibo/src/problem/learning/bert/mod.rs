@@ -8,6 +8,7 @@ use crate::kernels::product;
 use crate::rng::{Purpose, stream};
 use crate::rows::Real;
 use rand_distr::{Distribution, StandardNormal};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -35,7 +36,7 @@ pub struct Bert {
 }
 
 /// What the head sees of the last layer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pool {
     /// The first token's vector.

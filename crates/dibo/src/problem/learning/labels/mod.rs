@@ -31,6 +31,7 @@ use crate::problem::{
 use crate::rng::{Purpose, stream};
 use crate::rows::{Real, Stack, Threads, Upper, View};
 use rand::seq::SliceRandom;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -63,7 +64,7 @@ impl Site {
 }
 
 /// How the model learns, and from what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
     /// From checked rows alone.
@@ -148,7 +149,7 @@ impl Way {
 }
 
 /// From which rows models learn before they know T.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum From {
     /// From checked rows.
