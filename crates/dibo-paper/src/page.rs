@@ -101,7 +101,7 @@ pub fn page(kept: &[Kept]) -> String {
         }
     }
     text +=
-        "\n## Bounds\n\nWhere a judge needs a bound, it is one of these; they were set before the runs.\n\n";
+        "\n## Bounds\n\nWhere a judge needs a bound, it is one of these; T5's was set after a first run.\n\n";
     let bounds = BOUNDS.iter().map(|(claim, what, value, why)| {
         vec![claim.to_string(), what.to_string(), number(*value), why.to_string()]
     });

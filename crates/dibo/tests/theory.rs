@@ -230,12 +230,12 @@ fn the_other_lemmas_hold_on_random_sequences() {
                 diameter,
                 utility,
             );
-            for w in 0..3 {
+            for (w, eta) in eta.into_iter().enumerate() {
                 let rows = before.rows[w].iter().flatten().zip(after.rows[w].iter().flatten());
                 let change: f64 = rows.map(|(a, b)| (a - b).powi(2)).sum();
                 let bound = |share: f64| {
                     3.0 * (share / min(&v.alpha[k + 1]) + 1.0 / min(&v.alpha[k])) * before.d[w]
-                        + 3.0 * eta[w] * eta[w] * (before.s[w] + before.sum[w].powi(2))
+                        + 3.0 * eta * eta * (before.s[w] + before.sum[w].powi(2))
                 };
                 holds("iterate_diff_bound", change, bound(1.0 - one.c));
                 with_printed_c += usize::from(change > bound(one.c));
@@ -249,8 +249,8 @@ fn the_other_lemmas_hold_on_random_sequences() {
                 4.0 * (lf + lg) * spread + 4.0 * n * n * (lf + lg) * now.y.powi(2),
                 2.0 * lg * spread + 2.0 * n * n * lg * now.z.powi(2),
             ];
-            for w in 0..3 {
-                holds("gradient_sum_bound", before.sum[w].powi(2), sums[w]);
+            for (sum, bound) in before.sum.iter().zip(sums) {
+                holds("gradient_sum_bound", sum.powi(2), bound);
             }
         }
     }

@@ -1,5 +1,5 @@
 //! Every bound that a judge goes by, in one table, with its reason. They come from the paper's text or from
-//! its own numbers, and were set before the runs.
+//! its own numbers, and T5's was set after a first run.
 
 /// A bound: the claim, what is bounded, the number and why that number.
 pub type Bound = (&'static str, &'static str, f64, &'static str);
