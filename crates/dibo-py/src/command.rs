@@ -6,6 +6,7 @@ use dibo_run::problems::{Ask, Built, Finale, Kind, Numbers};
 use dibo_run::stop;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,9 +25,10 @@ static PROBLEM: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
 
 /// `[problem] kind = "python"`: a problem of Python's, so that `check` and `tune` open it through the same
 /// door as all others.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PythonKeys {
+    /// Number of agents.
     agents: usize,
     /// Whether its numbers have 32 bits.
     single: bool,
