@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import dibo
+
+# Where this was started in the background of a script, Ctrl-C is ignored, by Python and by what it starts; some tests
+# send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 AGENTS, UPPER, LOWER = 3, 2, 3
 
