@@ -409,9 +409,9 @@ def plot(
     log: str = "y",
     title: str = "",
 ) -> Picture:
-    """Draws a metric of a run, of `Results`, or of a table that `compare` gave: mean and standard deviation
-    over seeds. ``x`` may be ``"seconds"``, ``"bytes"``, ``"gradients"`` or ``"products"``; ``log`` names
-    logarithmic axes."""
+    """Draws a metric of a run, of `Results`, or of a table that `compare` gave: the median and the middle
+    80 % of the seeds. ``x`` may be ``"seconds"``, ``"bytes"``, ``"gradients"`` or ``"products"``; ``log``
+    names logarithmic axes."""
     from ._run import Run
 
     if isinstance(runs, Run):
@@ -450,10 +450,11 @@ def plot(
         counts = [number(name, i) for name in ("bytes", "gradients", "products")]
         rows.append((series[i], seeds[i], number("iteration", i), seconds, *counts, values))
     figure = {"name": "plot", "title": title, "x": x, "y": metric, "log": log}
-    return Picture(_core.draw(json.dumps(figure), json.dumps(_manifest(labels, metrics)), metrics, rows))
+    manifest = _manifest(labels, metrics, sorted(set(seeds)))
+    return Picture(_core.draw(json.dumps(figure), json.dumps(manifest), metrics, rows))
 
 
-def _manifest(labels: list[str], metrics: list[str]) -> dict[str, Any]:
+def _manifest(labels: list[str], metrics: list[str], seeds: list[int]) -> dict[str, Any]:
     """As much of a manifest as a picture needs."""
     info = [{"name": name, "label": name.replace("_", " "), "unit": "", "better": ""} for name in metrics]
     series = [{"label": label, "algorithm": "", "settings": {}, "swept": []} for label in labels]
@@ -463,7 +464,7 @@ def _manifest(labels: list[str], metrics: list[str]) -> dict[str, Any]:
         "title": "",
         "file": "",
         "overrides": [],
-        "seeds": [],
+        "seeds": seeds,
         "machine": {"system": "", "cpu": "", "threads": 1, "memory": 0},
         "started": 0,
         "seconds": 0.0,
