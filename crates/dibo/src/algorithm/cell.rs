@@ -3,7 +3,7 @@
 use super::direction::{Direction, X, Y, Z};
 use super::estimator::Estimates;
 use super::movement::Movement;
-pub use super::spec::{Spec, Sweep};
+pub use super::spec::{Recipe, Spec, Sweep};
 use super::stacks::{like, pairs, zeros};
 use super::{Algorithm, State, View, Workspaces, at, fill, memory, own_start, views};
 use crate::error::{Error, Result};
@@ -12,18 +12,6 @@ use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Rows, Stack};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// What a file says of a cell: all of it, or the parameters of a published method.
-pub trait Recipe: Send + Sync {
-    /// The cell.
-    fn spec(&self) -> Result<Spec, String>;
-    /// What it is, and how surely.
-    const ABOUT: &'static str;
-    /// The keys of the steps of x and y.
-    fn keys(&self) -> [&'static str; 2] {
-        ["eta_x", "eta_y"]
-    }
-}
 
 /// A method that is a cell.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -2,32 +2,17 @@
 //! them once; else one for each variable.
 use super::View;
 use super::direction::X;
-use super::mixer::{Lanes, Mixer, Step};
+use super::mixer::Lanes;
+use super::part::Part;
 use super::spec::Spec;
 use super::stacks::{Steps, step_private};
 use crate::error::Result;
 use crate::network::Network;
-use crate::rows::{Real, Rows, Stack, Threads};
-use std::ops::Range;
+use crate::rows::{Real, Rows, Stack};
 
 pub struct Movement<T> {
     parts: Vec<Part<T>>,
     steps: Steps<T, 3>,
-}
-
-/// Some variables that move by one rule.
-struct Part<T> {
-    variable: Option<usize>,
-    mixer: Box<dyn Mixer<T>>,
-    /// Copies of one variable's columns of v and d; all variables need none.
-    own: Option<Own<T>>,
-}
-
-struct Own<T> {
-    columns: Range<usize>,
-    v: Rows<T>,
-    d: Rows<T>,
-    eta: Vec<T>,
 }
 
 impl<T: Real> Movement<T> {
@@ -126,69 +111,4 @@ impl<T: Real> Movement<T> {
         }
         all
     }
-}
-
-impl<T: Real> Part<T> {
-    fn of(spec: &Spec, v: &Stack<T, 3>, variable: usize) -> Self {
-        let columns = v.cut(variable);
-        let mut rows = Rows::zeros(v.count(), columns.len());
-        take(&v.shared, &mut rows, columns.clone());
-        let mixer = spec.mixing[variable].make(&rows, spec.share[variable]);
-        let own = Own { columns, d: rows.clone(), v: rows, eta: Vec::new() };
-        Part { variable: Some(variable), mixer, own: Some(own) }
-    }
-
-    fn moves(&self, only: Option<usize>) -> bool {
-        only.is_none() || self.variable.is_none() || self.variable == only
-    }
-
-    fn step<'a>(
-        &'a mut self,
-        v: &'a mut Rows<T>,
-        d: &'a Rows<T>,
-        eta: &'a [T],
-        threads: &'a Threads,
-    ) -> (&'a mut dyn Mixer<T>, Step<'a, T>) {
-        let step = match &mut self.own {
-            Some(own) => Step { v: &mut own.v, m: &own.d, eta: &own.eta, threads },
-            None => Step { v, m: d, eta, threads },
-        };
-        (&mut *self.mixer, step)
-    }
-
-    /// Brings the tracker up to the newest directions.
-    fn settle(&mut self, d: &Rows<T>) {
-        match &mut self.own {
-            Some(own) => {
-                take(d, &mut own.d, own.columns.clone());
-                self.mixer.settle(&own.d, &Threads::one());
-            }
-            None => self.mixer.settle(d, &Threads::one()),
-        }
-    }
-
-    fn gather(&mut self, v: &Rows<T>, d: &Rows<T>, eta: [f64; 3]) {
-        if let (Some(own), Some(variable)) = (&mut self.own, self.variable) {
-            take(v, &mut own.v, own.columns.clone());
-            take(d, &mut own.d, own.columns.clone());
-            own.eta.clear();
-            own.eta.resize(own.v.stride(), T::of(eta[variable]));
-        }
-    }
-
-    fn scatter(&mut self, v: &mut Rows<T>) {
-        if let Some(own) = &self.own {
-            put(&own.v, v, own.columns.clone());
-        }
-    }
-}
-
-/// Some columns of rows, to rows of their own.
-fn take<T: Real>(from: &Rows<T>, to: &mut Rows<T>, columns: Range<usize>) {
-    (0..to.count()).for_each(|i| to.row_mut(i).copy_from_slice(&from.row(i)[columns.clone()]));
-}
-
-/// Rows to some columns of others.
-fn put<T: Real>(from: &Rows<T>, to: &mut Rows<T>, columns: Range<usize>) {
-    (0..from.count()).for_each(|i| to.row_mut(i)[columns.clone()].copy_from_slice(from.row(i)));
 }

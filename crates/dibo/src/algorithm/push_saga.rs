@@ -5,14 +5,13 @@
 //! gradient itself: the paper then finds Push-SAGA and Push-SGD to coincide, which is so without tracking
 //! (`tracking = false`).
 use super::push_diging::TrackedPushSum;
+use super::saga::{drawn, estimate};
 use super::stacks::step_private;
 use super::{Descent, Method, Mixes, Oracle, View, memory};
 use crate::error::Result;
 use crate::network::Network;
-use crate::rng::{Purpose, stream};
 use crate::rows::{Real, Rows, Stack};
 use crate::schedule::Schedule;
-use rand::RngExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -127,35 +126,4 @@ impl<T: Real> Descent<T> for PushSagaState<T> {
     fn memory(&mut self) -> Vec<&mut Rows<T>> {
         self.rows.memory().chain(&mut self.table).chain(std::iter::once(&mut self.mean)).collect()
     }
-}
-
-/// The sample of iteration k with its block drawn at random: the same number for all agents, whose blocks are
-/// their own.
-fn drawn(k: usize, blocks: usize) -> usize {
-    k - k % blocks + stream(0, Purpose::Batch, 0, k as u64).random_range(0..blocks)
-}
-
-/// d = ∇F_block(x) − table[block] + mean(table), then table[block] = ∇F_block(x).
-fn estimate<T: Real>(
-    k: usize,
-    gradient: &Stack<T, 1>,
-    table: &mut [Rows<T>],
-    mean: &mut Rows<T>,
-    d: &mut Stack<T, 1>,
-    network: &dyn Network<T>,
-) {
-    let (threads, share) = (network.threads(), T::ONE / T::of(table.len() as f64));
-    let old = &mut table[k % table.len()];
-    // Private entries occur only in the double loop, whose one block is all data: the estimate is the
-    // gradient.
-    if let (Some(d), Some(gradient)) = (&mut d.private, &gradient.private) {
-        d.copy_from(gradient);
-    }
-    d.shared.copy_from(&gradient.shared);
-    d.shared.add_scaled(-T::ONE, old, threads);
-    // The change of the mean is the difference that d holds now, divided by the number of blocks.
-    old.copy_from(&d.shared);
-    d.shared.add(mean, threads);
-    mean.add_scaled(share, old, threads);
-    old.copy_from(&gradient.shared);
 }

@@ -98,3 +98,15 @@ impl Spec {
         Vectors { upper: of(0), lower: of(1) + z, single: 0 }
     }
 }
+
+/// What a file says of a cell: all of it, or the parameters of a published method.
+pub trait Recipe: Send + Sync {
+    /// The cell.
+    fn spec(&self) -> Result<Spec, String>;
+    /// What it is, and how surely.
+    const ABOUT: &'static str;
+    /// The keys of the steps of x and y.
+    fn keys(&self) -> [&'static str; 2] {
+        ["eta_x", "eta_y"]
+    }
+}
