@@ -1,8 +1,9 @@
 //! Some agents of a problem in this process, the others elsewhere on the network.
 use crate::graph::Graph;
 use crate::memory::{Keep, Number};
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, raised};
 use crate::solve::{Asked, Done, Stop, algorithm, drive, result};
+use dibo::Error;
 use dibo::algorithm::Algorithm;
 use dibo::engine::Plan;
 use dibo::mixing::Sequence;
@@ -15,7 +16,7 @@ use dibo_net::identity::Certificate;
 use dibo_net::keys::Identity;
 use dibo_net::node::{Node, Settings};
 use dibo_net::wire::{Endpoints, Role, Tls, Wire};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -130,7 +131,10 @@ fn beside<T: Number>(
             work.join().unwrap_or_else(|_| Err("the run broke off; its message is above".into()))
         })
     })
-    .map_err(failed)
+    .map_err(|what| match stop.load(Relaxed) {
+        true => PyKeyboardInterrupt::new_err(what),
+        false => failed(what),
+    })
 }
 
 fn meet_and_run<T: Number>(
@@ -154,13 +158,21 @@ fn meet_and_run<T: Number>(
     let mut measure = move |k: usize, problem: &dyn Bilevel<T>, views: &[View<'_, T>]| {
         gather::values(&gatherer, k, agents, problem, views, false)
     };
-    let done = drive(algorithm, problem, network, &mut measure, asked, keep);
+    let mut done = drive(algorithm, problem, network, &mut measure, asked, keep);
+    // The others may still need this process; if they end badly, what it has done is handed over all the same.
+    if done.failure().is_none()
+        && let Err(why) = lock(&node).finish()
+    {
+        done.fail(Error::Network(why));
+    }
+    // Where it waits for others, it is the network that notices Ctrl-C.
+    if stop.load(Relaxed) && matches!(done.failure(), Some(Error::Network(_))) {
+        done.fail(raised(PyKeyboardInterrupt::new_err("asked to stop")));
+    }
     if let Some(error) = done.failure() {
         // The others hear why at once, instead of waiting in vain.
         lock(&node).give_up(format!("agent {me} cannot go on: {error}"));
-        return Ok(done);
     }
-    lock(&node).finish()?;
     Ok(done)
 }
 

@@ -247,6 +247,12 @@ impl Done {
     pub fn failure(&self) -> Option<&Error> {
         self.outcome.as_ref().err()
     }
+
+    /// What was done is kept, and the run has failed.
+    #[cfg(feature = "net")]
+    pub fn fail(&mut self, error: Error) {
+        self.outcome = Err(error);
+    }
 }
 
 /// Everything that comes out of a run.

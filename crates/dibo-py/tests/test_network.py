@@ -64,17 +64,19 @@ def process(own, ports, folder, iterations, broken, queue):
     try:
         run = agent.run(iterations, every=10)
         queue.put((own, run.status, run.variables, run.columns["size"]))
+    except KeyboardInterrupt:
+        queue.put((own, "interrupted"))
     except Exception as error:
         queue.put((own, "raised", f"{type(error).__name__}: {error}", time.monotonic()))
 
 
-def launch(folder=None, iterations=100, broken=None):
+def launch(folder=None, iterations=100, broken=None, started=range(3)):
     sockets = [socket.socket() for _ in range(3)]
     [s.bind(("127.0.0.1", 0)) for s in sockets]
     ports = [s.getsockname()[1] for s in sockets]
     [s.close() for s in sockets]
     queue = CONTEXT.Queue()
-    arguments = [(own, ports, folder, iterations, own == broken, queue) for own in range(3)]
+    arguments = [(own, ports, folder, iterations, own == broken, queue) for own in started]
     processes = [CONTEXT.Process(target=process, args=a) for a in arguments]
     [p.start() for p in processes]
     return processes, queue
@@ -124,3 +126,12 @@ def test_interrupting_one_stops_all():
     got = ends(processes, queue)
     assert got[2][0] == "stopped"
     assert all(got[own][0] == "raised" for own in (0, 1))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent in another way there")
+def test_interrupting_one_that_has_met_nobody():
+    processes, queue = launch(started=[0])
+    assert queue.get(timeout=60)[1] == "ready"
+    time.sleep(1)
+    os.kill(processes[0].pid, signal.SIGINT)
+    assert ends(processes, queue)[0][0] == "interrupted"
