@@ -149,6 +149,38 @@ fn graph_files_that_differ_are_named() {
     }
 }
 
+/// A learning task, whose sample weights are nobody else's business: `gather --verify` compares what was told,
+/// with the folders of all processes and with that of the first alone.
+#[test]
+fn what_is_private_is_not_missed() {
+    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let processes = ["0-2", "3-4"].map(|own| agent(folder.path(), own, port, &[]));
+    let (begin, end) = SMALL.split_once("[problem]").unwrap();
+    let rest = end.split_once("[graph]").unwrap().1;
+    let problem = "kind = \"cleaning\"\nagents = 5\ntrain = 5\nvalidation = 5\ntest = 50";
+    let file = format!("{begin}[problem]\n{problem}\n\n[graph]{rest}");
+    std::fs::write(folder.path().join("small.toml"), file).unwrap();
+    let running = processes.map(|mut command| command.stderr(Stdio::piped()).spawn().unwrap());
+    for output in running.map(|process| process.wait_with_output().unwrap()) {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let gather = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dibo"));
+        command.current_dir(folder.path()).args(["gather", "small.toml", "--out", "o", "--verify"]);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains("not compared, since made of private variables"), "{said}");
+        assert!(said.contains(" MB at most in one of "), "{said}");
+        said
+    };
+    let said = gather();
+    assert!(said.contains("every bit of every row and metric is the simulator's"), "{said}");
+    std::fs::remove_dir_all(folder.path().join("o/agents/3")).unwrap();
+    let said = gather();
+    assert!(said.contains("compared: the rows of 3 of 5 agents"), "{said}");
+}
+
 /// From one folder a process runs once; `dibo status` shows what it waits for.
 #[test]
 fn a_second_start_is_refused_and_a_status_is_shown() {

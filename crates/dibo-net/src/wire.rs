@@ -171,11 +171,16 @@ impl Endpoints {
         // router, whose only thread waits there and which has nothing to wait for but greetings.
         let stuck = if self.role == Role::Router { 200_000 } else { 30_000_000 };
         set("transport/link/tx/queue/congestion_control/block/wait_before_close", stuck.to_string())?;
+        // Where a hundred processes meet on a few cores, opening a link takes longer than by Zenoh's defaults.
+        set("transport/unicast/open_timeout", "60000".into())?;
+        set("transport/unicast/accept_timeout", "60000".into())?;
+        set("transport/unicast/accept_pending", "1000".into())?;
+        // What Zenoh says of itself comes from the thread that sends: it must not find this queue full.
+        set("transport/link/tx/queue/size/control", "16".into())?;
         if self.role != Role::Peer {
             // A router's only thread must not find a queue full: packets would be dropped, and what it must
             // not drop would stop it.
             for kind in [
-                "control",
                 "real_time",
                 "interactive_high",
                 "interactive_low",
@@ -352,18 +357,15 @@ impl Writer {
         let (outbox, leaving) = channel::<ZBytes>();
         let session = session.clone();
         let thread = std::thread::spawn(move || {
-            let publisher = |express: bool| {
-                let declared =
-                    session.declare_publisher(key.clone()).congestion_control(congestion).express(express);
-                declared.allowed_destination(Locality::Remote).wait()
-            };
-            // Small packets leave at once; large ones, which Zenoh cuts up, must not hurry: express fragments
-            // can get stuck.
-            let (Ok(small), Ok(large)) = (publisher(true), publisher(false)) else { return };
+            // Without declared publishers, of which every process would have to be told: among a hundred these
+            // are a million packets that must not be dropped.
             for packet in leaving {
+                // Small packets leave at once; large ones, which Zenoh cuts up, must not hurry: express
+                // fragments can get stuck.
+                let express = packet.len() <= EXPRESS;
+                let put = session.put(&key, packet).congestion_control(congestion).express(express);
                 // A packet that cannot be sent is a packet lost: it will be asked for again.
-                let publisher = if packet.len() <= EXPRESS { &small } else { &large };
-                let _ = publisher.put(packet).wait();
+                let _ = put.allowed_destination(Locality::Remote).wait();
             }
         });
         Writer { outbox, thread }

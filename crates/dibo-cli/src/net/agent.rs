@@ -173,7 +173,10 @@ impl Process<'_> {
                 continue;
             }
             match self.job(job as u32, *s, *seed)? {
-                Ended::Left => tracing::info!("part {} of {} is done", job + 1, jobs.len()),
+                Ended::Left => {
+                    store.write_value("memory", &runner::peak_memory()).map_err(anyhow::Error::msg)?;
+                    tracing::info!("part {} of {} is done", job + 1, jobs.len());
+                }
                 Ended::Kept => kept = true,
                 Ended::Stopped => {
                     say!("stopped early; the same command goes on from here");

@@ -145,6 +145,12 @@ impl Gathered<'_> {
             say!("         (one message serves all agents of a process, and those of one process need none)");
         }
         refused.iter().for_each(|(why, count)| say!("         {count} packets refused: {why}"));
+        let memory = jobs.iter().flat_map(|(s, seed)| {
+            self.processes.iter().filter_map(|p| self.kept::<Option<u64>>(*p, *s, *seed, "memory").flatten())
+        });
+        if let Some(most) = memory.max() {
+            say!("memory:  {:.1} MB at most in one of {} processes", most as f64 / 1e6, self.processes.len());
+        }
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! How a process ends: with the others, or alone and for a reason that the others hear.
 use super::{GREETING, LEASE, Node, STOPPING, agents};
 use crate::packet::Kind;
+use crate::transport::To;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ impl Node {
     pub fn finish(&mut self) -> Result<(), String> {
         self.done = true;
         let began = self.line.now();
-        let (mut next, mut all_done) = (began, None);
+        let (mut next, mut next_all, mut all_done) = (began, began, None);
         self.greet_all();
         loop {
             self.check_stop()?;
@@ -71,7 +72,10 @@ impl Node {
                 // Whoever has not heard that all are done would wait in vain for a while.
                 let since = all_done.map_or(Duration::ZERO, |then| now.saturating_sub(then));
                 if self.peers.values().all(|p| p.leaves) || since > LEASE {
-                    (0..2).for_each(|_| self.greet_all());
+                    // In case that it was lost; among many this would be what they wait for.
+                    if self.many() == 1 {
+                        (0..2).for_each(|_| self.greet_all());
+                    }
                     return Ok(());
                 }
             } else if let Some(why) = self.failure.clone() {
@@ -83,9 +87,16 @@ impl Node {
                 return Err(self.give_up(why));
             }
             if now >= next {
-                self.greet_all();
+                // Whoever leaves has heard enough; and who was started again does not know this process.
+                let stay = self.peers.iter().filter(|(_, p)| !p.leaves).map(|(p, _)| *p);
+                let stay: Vec<u32> = stay.collect();
+                stay.into_iter().for_each(|p| self.greet(To::Process(p), Some(now), None));
+                next = now + self.many() * (GREETING / 4);
+                self.next_hello = next + GREETING;
+            }
+            if now >= next_all {
                 self.ask_greeting();
-                next = now + GREETING / 4;
+                next_all = now + self.many() * GREETING;
             }
             self.pump(next.saturating_sub(now));
         }

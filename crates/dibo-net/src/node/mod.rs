@@ -502,9 +502,7 @@ impl Node {
             }
             if now >= self.next_hello {
                 self.ask_greeting();
-                // Everybody hears it: the more there are, the rarer.
-                let many = u32::try_from(self.peers.len() / 10).unwrap_or(10).clamp(1, 10);
-                self.next_hello = now + many * (GREETING / 5);
+                self.next_hello = now + self.many() * (GREETING / 5);
             }
             self.pump(GREETING / 5);
         }
@@ -874,6 +872,11 @@ impl Node {
         let seal = packet::checksum(&head, &body);
         self.counts.overhead += (HEADER + body.len()) as u64;
         self.line.send(to, &[&head[..], &seal].concat(), &Bytes::from(body));
+    }
+
+    /// How much rarer than among a few everybody is greeted: all hear it, and all answer.
+    fn many(&self) -> u32 {
+        u32::try_from(self.peers.len() / 10).unwrap_or(10).clamp(1, 10)
     }
 
     /// Greets all others, who are to greet back.

@@ -48,6 +48,7 @@ const OWN_ENDINGS: &[&str] = &[
     "track",
     "rows",
     "left",
+    "memory",
     "agreed",
     "life",
     "lock",

@@ -82,7 +82,9 @@ const CASES: [Case; 6] = [
 
 /// What each special way of the kernels gains on one thread: its name, the case, and by how much a round (a
 /// product) takes longer without it, in per cent. At the registers that `DIBO_CPU` allows.
-pub fn gains() -> impl Iterator<Item = (&'static str, String, f64)> {
+///
+/// Boxed, so that the kernels are compiled here and not once more by who asks.
+pub fn gains() -> Box<dyn Iterator<Item = (&'static str, String, f64)>> {
     let threads = Threads::one();
     let ways = CASES.iter().map(move |case| {
         let (n, width, share, bits) = case.size;
@@ -95,7 +97,7 @@ pub fn gains() -> impl Iterator<Item = (&'static str, String, f64)> {
         let hears = if share == 0.0 { 1.0 } else { share * (n - 1) as f64 };
         (case.way, format!("{n} × {width}, {bits} bits, hearing {hears:.0}"), gain)
     });
-    ways.chain(std::iter::once_with(product_gain))
+    Box::new(ways.chain(std::iter::once_with(product_gain)))
 }
 
 /// A product on operands as they lie, against that of the crate's own driver.
