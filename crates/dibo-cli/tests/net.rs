@@ -149,8 +149,8 @@ fn graph_files_that_differ_are_named() {
     }
 }
 
-/// A learning task, whose sample weights are nobody else's business: `gather --verify` compares what was told,
-/// with the folders of all processes and with that of the first alone.
+/// A learning task, whose sample weights are nobody else's business: `gather --verify` compares what was
+/// told, with the folders of all processes and with that of the first alone.
 #[test]
 fn what_is_private_is_not_missed() {
     let (folder, port) = (tempfile::tempdir().unwrap(), free_port());

@@ -171,7 +171,7 @@ impl Endpoints {
         // router, whose only thread waits there and which has nothing to wait for but greetings.
         let stuck = if self.role == Role::Router { 200_000 } else { 30_000_000 };
         set("transport/link/tx/queue/congestion_control/block/wait_before_close", stuck.to_string())?;
-        // Where a hundred processes meet on a few cores, opening a link takes longer than by Zenoh's defaults.
+        // Where a hundred processes meet on a few cores, opening a link takes longer than Zenoh's default.
         set("transport/unicast/open_timeout", "60000".into())?;
         set("transport/unicast/accept_timeout", "60000".into())?;
         set("transport/unicast/accept_pending", "1000".into())?;
@@ -357,8 +357,8 @@ impl Writer {
         let (outbox, leaving) = channel::<ZBytes>();
         let session = session.clone();
         let thread = std::thread::spawn(move || {
-            // Without declared publishers, of which every process would have to be told: among a hundred these
-            // are a million packets that must not be dropped.
+            // Without declared publishers, of which every process would have to be told: among a hundred
+            // these are a million packets that must not be dropped.
             for packet in leaving {
                 // Small packets leave at once; large ones, which Zenoh cuts up, must not hurry: express
                 // fragments can get stuck.

@@ -159,7 +159,7 @@ fn meet_and_run<T: Number>(
         gather::values(&gatherer, k, agents, problem, views, false)
     };
     let mut done = drive(algorithm, problem, network, &mut measure, asked, keep);
-    // The others may still need this process; if they end badly, what it has done is handed over all the same.
+    // The others may still need this process; if they end badly, what it has done is handed over with it.
     if done.failure().is_none()
         && let Err(why) = lock(&node).finish()
     {
