@@ -12,6 +12,9 @@ pub struct Options {
     /// Keep the results of this folder, which `run` made, in small (may be repeated)
     #[arg(long, value_name = "DIR")]
     keep: Vec<PathBuf>,
+    /// The device that the runs of these folders were made on, if any, such as "NVIDIA H200"
+    #[arg(long, value_name = "NAME", requires = "keep")]
+    device: Option<String>,
     /// Where results are kept
     #[arg(long, default_value = "crates/dibo-paper/kept")]
     kept: PathBuf,
@@ -23,7 +26,7 @@ pub struct Options {
 /// Keeps results, then makes the page.
 pub fn paper(options: &Options) -> Result<ExitCode> {
     for folder in &options.keep {
-        keep(folder, &options.kept)?;
+        keep(folder, options.device.as_deref(), &options.kept)?;
     }
     let kept = Kept::read_all(&options.kept)
         .map_err(anyhow::Error::msg)
@@ -35,14 +38,14 @@ pub fn paper(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn keep(folder: &Path, into: &Path) -> Result<()> {
+fn keep(folder: &Path, device: Option<&str>, into: &Path) -> Result<()> {
     let damaged = verify(folder)?;
     let numbers = damaged.iter().find(|what| !what.contains("report.html") && !what.contains("plots/"));
     ensure!(numbers.is_none(), "{}: the runs in it must be done again", numbers.cloned().unwrap_or_default());
     let manifest = Manifest::read(folder)?;
     let curves = Curves::read_csv(&folder.join("curves.csv"))?;
     let path = into.join(format!("{}.json", manifest.name));
-    std::fs::write(&path, Kept::of(&manifest, &curves).text())
+    std::fs::write(&path, Kept::of(&manifest, &curves, device).text())
         .with_context(|| format!("cannot write {}", path.display()))?;
     say!("kept {}", path.display());
     Ok(())

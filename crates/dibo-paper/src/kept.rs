@@ -71,8 +71,8 @@ fn short(value: f64) -> f64 {
 }
 
 impl Kept {
-    /// What is kept of a results folder.
-    pub fn of(manifest: &Manifest, curves: &Curves) -> Self {
+    /// What is kept of a results folder, whose runs were made on the CPU or on this device.
+    pub fn of(manifest: &Manifest, curves: &Curves, device: Option<&str>) -> Self {
         const POINTS: usize = 40;
         let judged = judge::judge(crate::claims::JUDGES, manifest, curves);
         let extras = judge::extras(crate::claims::JUDGES, manifest, curves);
@@ -88,19 +88,30 @@ impl Kept {
         };
         let set = manifest.overrides.iter().map(|change| format!(" --set {change}"));
         let machine = &manifest.machine;
+        // A folder that was gone on with has the seconds of its last part, but those of all runs, which go
+        // one after the other on a device.
+        let at_once = if device.is_some() { 1 } else { machine.threads.max(1) };
+        let runs = manifest.runs.iter().map(|run| run.seconds).sum::<f64>() / at_once as f64;
         Kept {
             name: manifest.name.clone(),
             title: manifest.title.clone(),
             command: format!(
-                "dibo run {} --seeds {}{}",
+                "dibo run {} --seeds {}{}{}",
                 manifest.name,
                 manifest.seeds.len(),
-                set.collect::<String>()
+                set.collect::<String>(),
+                if device.is_some() { " --device cuda" } else { "" }
             ),
             version: manifest.version.clone(),
             date: date(manifest.started),
-            machine: format!("{}, {} threads, {}", machine.cpu, machine.threads, machine.system),
-            seconds: short(manifest.seconds),
+            machine: format!(
+                "{}{}, {} threads, {}",
+                device.map(|name| format!("{name}, ")).unwrap_or_default(),
+                machine.cpu,
+                machine.threads,
+                machine.system
+            ),
+            seconds: short(manifest.seconds.max(runs)),
             seeds: manifest.seeds.len(),
             claims: judged
                 .into_iter()
