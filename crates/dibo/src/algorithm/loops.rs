@@ -68,3 +68,11 @@ pub fn scale<T: Real>(a: &mut Stack<T, 1>, by: f64, network: &dyn Network<T>) {
     let by = T::of(by);
     a.for_each_row(network.threads(), 16, |_, _, [a]| a.iter_mut().for_each(|a| *a = by * *a));
 }
+
+/// `x −= eta · h` for all of a stack.
+pub fn descend<T: Real>(x: &mut Stack<T, 1>, eta: f64, h: &Stack<T, 1>, network: &dyn Network<T>) {
+    let eta = T::of(eta);
+    x.for_each_row(network.threads(), 16, |_, row, [x]| {
+        x.iter_mut().zip(h.row(row)[0]).for_each(|(x, h)| *x -= eta * *h);
+    });
+}

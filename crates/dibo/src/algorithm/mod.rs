@@ -26,6 +26,7 @@ pub mod ma_dsbo;
 pub mod mixer;
 mod movement;
 mod mover;
+mod neumann_push;
 mod one_rule;
 mod part;
 mod penalty;
