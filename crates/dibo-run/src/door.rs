@@ -10,7 +10,7 @@ use dibo::engine::{self, Checkpoint, Plan, Record, Watch};
 use dibo::graph::Loss;
 use dibo::metrics::ALWAYS;
 use dibo::mixing::Sequence;
-use dibo::network::{Lossy, Network, Simulator};
+use dibo::network::{Network, Simulated};
 use dibo::problem::{Better, Bilevel, Metric};
 use dibo::rows::{Real, Threads};
 use std::path::Path;
@@ -71,6 +71,7 @@ pub struct Ready<'a, T: Real> {
     /// What is made of the state at the end.
     pub finale: &'a Finale<T>,
     opened: &'a Opened<'a>,
+    simulated: fn(Sequence, Option<Loss>, Threads) -> Box<dyn Network<T>>,
 }
 
 /// Opens a setting with a seed.
@@ -137,14 +138,14 @@ impl<'a> Opened<'a> {
         }
     }
 
-    fn ready<'b, T: Real>(
+    fn ready<'b, T: Simulated>(
         &'b self,
         algorithm: &'b dyn Algorithm<T>,
         problem: &'b dyn Bilevel<T>,
         finale: &'b Finale<T>,
     ) -> Ready<'b, T> {
         let plan = self.setting.run.plan(problem.measures().first().map(|m| m.name));
-        Ready { algorithm, problem, plan, finale, opened: self }
+        Ready { algorithm, problem, plan, finale, opened: self, simulated: T::simulated }
     }
 
     /// The metrics that its problem reports; the first is the one to look at.
@@ -193,10 +194,9 @@ impl<T: Real> Ready<'_, T> {
     /// All agents in this process: the simulator, with lost messages where the file says so, or the device.
     pub fn network(&self) -> Result<Box<dyn Network<T>>> {
         let Opened { graphs, loss, place, .. } = self.opened;
-        match (place.device, loss) {
-            (Some(device), _) => device.network(graphs.clone(), place.threads.clone()),
-            (None, Some(loss)) => Ok(Box::new(Lossy::new(graphs.clone(), *loss, place.threads.clone()))),
-            (None, None) => Ok(Box::new(Simulator::new(graphs.clone(), place.threads.clone()))),
+        match place.device {
+            Some(device) => device.network(graphs.clone(), place.threads.clone()),
+            None => Ok((self.simulated)(graphs.clone(), *loss, place.threads.clone())),
         }
     }
 

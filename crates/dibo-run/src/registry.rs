@@ -5,14 +5,14 @@ use crate::problems::learning::{CleaningKeys, TuningKeys};
 use crate::problems::{Kind, PolicyEvaluationKeys, ProblemEntry, QuadraticKeys, RobustKeys, WavesKeys};
 use crate::section::{Keys, Section, did_you_mean};
 use anyhow::Result;
-use dibo::algorithm::{self, AnyAlgorithm, Readable, Visitor};
+use dibo::algorithm::{self, AnyAlgorithm, MakeAny, Readable, Visitor};
 use dibo_report::judge::Judge;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Reads the parameters of an algorithm, without keys that are not its own.
-type ReadAlgorithm = fn(&Section<'_>, &[&str]) -> Result<Box<dyn AnyAlgorithm>>;
+type ReadAlgorithm = Box<dyn Fn(&Section<'_>, &[&str]) -> Result<Box<dyn AnyAlgorithm>> + Send + Sync>;
 
 /// What a setting runs: the problem's keys, the algorithm, and its line of the registry.
 type Chosen<'a> = (Box<dyn Kind>, Box<dyn AnyAlgorithm>, &'a AlgorithmEntry);
@@ -51,8 +51,8 @@ impl Default for Registry {
 }
 
 impl Visitor for Registry {
-    fn visit<A: Readable>(&mut self, name: &'static str, label: &'static str) {
-        let read: ReadAlgorithm = |section, except| Ok(Box::new(section.read::<A>(except)?));
+    fn visit<A: Readable>(&mut self, name: &'static str, label: &'static str, any: MakeAny<A>) {
+        let read: ReadAlgorithm = Box::new(move |section, except| Ok(any(section.read::<A>(except)?)));
         self.algorithms.push(AlgorithmEntry { name, label, about: A::about(), read, keys: A::json_schema });
     }
 }
@@ -100,7 +100,7 @@ impl Registry {
 
     /// Adds an algorithm.
     pub fn algorithm<A: Readable>(mut self, name: &'static str, label: &'static str) -> Self {
-        self.visit::<A>(name, label);
+        self.visit::<A>(name, label, |algorithm| Box::new(algorithm));
         self
     }
 

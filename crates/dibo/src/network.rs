@@ -7,6 +7,7 @@ pub use lossy::{Ends, Lossy};
 pub use received::{Workspace, mix_received};
 
 use crate::error::{Error, Result};
+use crate::graph::Loss;
 use crate::kernels::{Exchange, Links};
 use crate::mixing::{Mixing, Sequence};
 use crate::rows::{Buffer, Real, Rows, Threads};
@@ -223,6 +224,28 @@ impl<T: Real> Simulator<T> {
         &self.sequence
     }
 }
+
+/// The networks of one process behind their trait, compiled here for both kinds of numbers: every crate that
+/// did it would compile them again.
+pub trait Simulated: Real {
+    /// All agents in this process, with lost messages or without.
+    fn simulated(sequence: Sequence, loss: Option<Loss>, threads: Threads) -> Box<dyn Network<Self>>;
+}
+
+macro_rules! simulated {
+    ($($t:ty),*) => {
+        $(impl Simulated for $t {
+            #[inline(never)]
+            fn simulated(sequence: Sequence, loss: Option<Loss>, threads: Threads) -> Box<dyn Network<$t>> {
+                match loss {
+                    Some(loss) => Box::new(Lossy::new(sequence, loss, threads)),
+                    None => Box::new(Simulator::new(sequence, threads)),
+                }
+            }
+        })*
+    };
+}
+simulated!(f32, f64);
 
 impl<T: Real> Network<T> for Simulator<T> {
     fn agents(&self) -> usize {

@@ -11,7 +11,7 @@
 //! problem; see [`table`].
 pub mod table;
 
-use crate::algorithm::{Algorithm, AnyAlgorithm, NAMES, Readable, Visitor, visit_all};
+use crate::algorithm::{Algorithm, AnyAlgorithm, MakeAny, NAMES, Readable, Visitor, visit_all};
 use crate::error::Error;
 use crate::graph::{DiGraph, Disconnected, List, check_connected};
 use crate::mixing::{Matrix, Sequence};
@@ -122,11 +122,11 @@ struct Find {
 }
 
 impl Visitor for Find {
-    fn visit<A: Readable>(&mut self, name: &'static str, _label: &'static str) {
+    fn visit<A: Readable>(&mut self, name: &'static str, _label: &'static str, any: MakeAny<A>) {
         if name == self.name {
             let object = Value::Object(std::mem::take(&mut self.object));
             let read = serde_json::from_value::<A>(object).map_err(|e| e.to_string());
-            self.found = Some(read.map(|a| Box::new(a) as Box<dyn AnyAlgorithm>));
+            self.found = Some(read.map(any));
         }
     }
 }

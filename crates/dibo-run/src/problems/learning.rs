@@ -314,7 +314,7 @@ impl Problem {
             ask.on_host("learning with 64-bit numbers")?;
             let problem: Learning<f64> = self.learning(ask)?;
             let (data_bytes, finale) = (problem.dealt().bytes() as u64, finale(&problem));
-            return Ok(Built { problem: Numbers::F64(Arc::new(problem), finale), data_bytes, note: None });
+            return Ok(Built { problem: Numbers::F64(problem.shared(), finale), data_bytes, note: None });
         }
         let problem: Learning<f32> = self.learning(ask)?;
         let data_bytes = problem.dealt().bytes() as u64;
@@ -328,7 +328,7 @@ impl Problem {
             });
         }
         let finale = finale(&problem);
-        Ok(Built { problem: Numbers::F32(Arc::new(problem), finale), data_bytes, note: None })
+        Ok(Built { problem: Numbers::F32(problem.shared(), finale), data_bytes, note: None })
     }
 
     /// The problem on the host.

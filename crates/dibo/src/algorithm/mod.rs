@@ -59,9 +59,12 @@ use workspace::Workspaces;
 
 /// Sees the type of every algorithm.
 pub trait Visitor {
-    /// An algorithm with its name in files and its name in the paper.
-    fn visit<A: Readable>(&mut self, name: &'static str, label: &'static str);
+    /// An algorithm with its name in files, its name in the paper, and what makes it one of any kind.
+    fn visit<A: Readable>(&mut self, name: &'static str, label: &'static str, any: MakeAny<A>);
 }
+
+/// Forgets an algorithm's type. Where this function stands, all of the algorithm is compiled.
+pub type MakeAny<A> = fn(A) -> Box<dyn AnyAlgorithm>;
 
 /// Makes the one list of all algorithms.
 macro_rules! registry {
@@ -71,7 +74,13 @@ macro_rules! registry {
 
         /// Shows every algorithm of dibo to a visitor.
         pub fn visit_all(visitor: &mut impl Visitor) {
-            $(visitor.visit::<$type>($name, $label);)*
+            $({
+                // A function without type parameters: compiled here, once, and not by every crate that asks.
+                fn any(algorithm: $type) -> Box<dyn AnyAlgorithm> {
+                    Box::new(algorithm)
+                }
+                visitor.visit::<$type>($name, $label, any);
+            })*
         }
     };
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use dibo::agreement::Agreement;
 use dibo::algorithm::Needs;
 use dibo::data::{Noise, Scaling};
-use dibo::network::{Network, Simulator};
+use dibo::network::{Network, Simulated};
 use dibo::problem::learning::labels::{Choices, From, Totals};
 use dibo::problem::learning::{Labels, Model, Net, Site, Way};
 use dibo_learn::{Choice, Encoded, Encoding, Roles};
@@ -312,7 +312,7 @@ impl LabelsKeys {
         };
         let kept = match ask.meeting {
             Some(meeting) => meeting.meet(ask.links, &mut talk)?,
-            None => talk(&mut Simulator::new(ask.links.clone(), ask.threads.clone()))?,
+            None => talk(&mut *f64::simulated(ask.links.clone(), None, ask.threads.clone()))?,
         };
         let agreed: Vec<Agreed> = postcard::from_bytes(&kept).context("what was agreed on cannot be read")?;
         let nobody = Arc::new(Site::default());
@@ -424,7 +424,7 @@ impl Kind for LabelsProblem {
         let pool = export::pool(parts.sites.clone(), parts.test.clone(), width);
         let export = export::export(problem.clone(), parts);
         let finale = Finale { picture, export: Some(export), pool: Some(pool) };
-        Ok(Built { problem: Numbers::F32(problem, finale), data_bytes, note: None })
+        Ok(Built { problem: Numbers::F32(problem.shared(), finale), data_bytes, note: None })
     }
 
     fn is_own(&self) -> bool {

@@ -543,6 +543,19 @@ impl<T: Real> Bilevel<T> for Learning<T> {
     }
 }
 
+macro_rules! shared {
+    ($($t:ty),*) => {
+        $(impl Learning<$t> {
+            /// The problem behind its trait. All of it is compiled here, and not by the crate that asks.
+            #[inline(never)]
+            pub fn shared(self) -> Arc<dyn Bilevel<$t>> {
+                Arc::new(self)
+            }
+        })*
+    };
+}
+shared!(f32, f64);
+
 impl<T: Real> SingleLevel<T> for Learning<T> {
     fn agents(&self) -> usize {
         self.dealt.hands.len()

@@ -145,8 +145,8 @@ impl<T: Real> Labels<T> {
         }
     }
 
-    /// What one agent's model, with T where there is one, says of its given labels, in order.
-    pub fn verdicts(&self, agent: usize, w: &[T], t: Option<&[f64]>) -> Vec<Verdict> {
+    /// What one agent's model says of its given labels.
+    pub(super) fn judge(&self, agent: usize, w: &[T], t: Option<&[f64]>) -> Vec<Verdict> {
         let (site, classes) = (&self.sites[agent], self.net.classes);
         let mut verdicts = Vec::with_capacity(site.given);
         self.probabilities(
@@ -201,7 +201,7 @@ impl<T: Real> Labels<T> {
                 },
             );
         }
-        for (row, v) in self.verdicts(agent, w, t.as_deref()).iter().enumerate() {
+        for (row, v) in self.judge(agent, w, t.as_deref()).iter().enumerate() {
             let suspicious = v.suggested != site.labels[row];
             sums[5] += 1.0;
             sums[6] += f64::from(u8::from(suspicious));

@@ -839,6 +839,20 @@ impl<T: Real> Bilevel<T> for Labels<T> {
     }
 }
 
+impl Labels<f32> {
+    /// The problem behind its trait. All of it is compiled here, and not by the crate that asks.
+    #[inline(never)]
+    pub fn shared(self: Arc<Self>) -> Arc<dyn Bilevel<f32>> {
+        self
+    }
+
+    /// What one agent's model, with T where there is one, says of its given labels, in order.
+    #[inline(never)]
+    pub fn verdicts(&self, agent: usize, w: &[f32], t: Option<&[f64]>) -> Vec<Verdict> {
+        self.judge(agent, w, t)
+    }
+}
+
 impl<T: Real> SingleLevel<T> for Labels<T> {
     fn agents(&self) -> usize {
         self.sites.len()

@@ -373,7 +373,7 @@ fn sums_of_agents_are_the_metrics_of_all() {
     let get = |name: &str| values.iter().find(|v| v.0 == name).map(|v| v.1).unwrap();
     let (mut samples, mut suspicious, mut right, mut rows) = (Vec::new(), 0.0, 0.0, 0.0);
     for (i, s) in p.sites.iter().enumerate() {
-        let verdicts = p.verdicts(i, &v[..p.net.width()], Some(&t));
+        let verdicts = p.judge(i, &v[..p.net.width()], Some(&t));
         for (j, verdict) in verdicts.iter().enumerate() {
             let (q, g) = (probabilities(Model::Linear, &v, row(s, j)), s.labels[j] as usize);
             let pair: Vec<f64> = (0..3).map(|c| q[c] * t[c * 3 + g]).collect();
