@@ -2,9 +2,9 @@
 use super::Live;
 use serde::Serialize;
 
-/// Agents up to which all links are drawn, and links that a picture has room for.
+/// Agents up to which all links are drawn; of more of them so many links at most.
 const FEW: usize = 40;
-const LINKS: usize = FEW * FEW;
+const LINKS: usize = 250;
 
 /// The network at one moment.
 #[derive(Clone, Debug, Serialize)]
@@ -56,7 +56,7 @@ impl Network {
     pub fn new(agents: usize, about: String, links: Vec<(usize, usize)>) -> Self {
         let (all, mut every) = (links.len(), agents.div_ceil(FEW).max(1));
         let drawn = |every: usize| links.iter().filter(move |(sender, _)| sender % every == 0);
-        while every < agents && drawn(every).count() > LINKS {
+        while agents > FEW && every < agents && drawn(every).count() > LINKS {
             every *= 2;
         }
         let links = drawn(every).copied().collect();

@@ -128,7 +128,8 @@ fn the_network_is_looked_at_when_a_page_asks_and_thinned_out_where_it_is_large()
     let ring = Network::new(100, String::new(), (0..100).map(|i| (i, (i + 1) % 100)).collect());
     assert_eq!((ring.all, ring.every, ring.links.len()), (100, 3, 34));
     let complete = Network::new(100, String::new(), all(100));
-    assert!(complete.links.len() <= 1600 && complete.all == 9900, "{}", complete.links.len());
+    assert!(complete.links.len() <= 250 && complete.all == 9900, "{}", complete.links.len());
+    assert_eq!(Network::new(40, String::new(), all(40)).links.len(), 1560);
     assert_eq!(Network::new(0, String::new(), vec![]).links, []);
 }
 

@@ -29,9 +29,13 @@ function watch() {
         if (figure && !document.querySelector(`[data-figure="${CSS.escape(figure.name)}"]`)) {
           const host = make("figure", {class: "plot"}, make("figcaption", {}, figure.label));
           host.dataset.figure = figure.name;
-          id("network").before(host);
+          id("later").before(host);
         }
-      show(now.data);
+      // Axes without a curve would only take room.
+      const drawn = now.data.series.some(series => series.iteration.length);
+      document.querySelectorAll("figure.plot").forEach(figure => { figure.hidden = !drawn; });
+      id("later").hidden = drawn;
+      if (drawn) show(now.data);
       if (now.report) return location.replace("report.html");
     } catch (error) {
       if (++failed > 3) {

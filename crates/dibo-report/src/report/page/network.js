@@ -64,7 +64,7 @@ function network(now) {
   id("network").hidden = false;
   id("moment").textContent = `${now.about}: ${now.all} links.`;
   id("legend").textContent = "Arrows go from sender to receiver."
-    + (now.every > 1 ? ` Of the agents, every ${now.every}th one's are drawn.` : "")
+    + (now.every > 1 ? ` Drawn are those of one agent in ${now.every}.` : "")
     + (many ? " A colour is a process; dashed arrows stay within it, a dashed ring waits for others." : "");
   id("picture").replaceChildren(...circle(now));
   id("members").hidden = !many;
