@@ -14,6 +14,7 @@ mod book;
 mod clean;
 mod keys;
 mod list;
+mod live;
 #[cfg(feature = "net")]
 mod net;
 #[cfg(not(feature = "net"))]

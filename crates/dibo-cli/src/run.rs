@@ -1,8 +1,8 @@
 //! `run`: an experiment with all its settings and seeds, its results and its report.
+use crate::live::{Graphs, watched};
 use crate::{ExperimentOptions, peer, threads};
 use anyhow::Result;
 use dibo_report::judge;
-use dibo_report::live::{Live, Server};
 use dibo_report::report::{self, Body, Extra};
 use dibo_report::results::{Curves, Figure, Folder, Manifest};
 use dibo_run::device::{Accelerator, Device, Precision};
@@ -11,7 +11,6 @@ use dibo_run::{Experiment, Registry, check, fold, pictures, say, stop, taken};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// What a user can choose about a run.
 #[derive(clap::Args)]
@@ -166,8 +165,13 @@ pub fn go(
             say!("{}", fold(&format!("  warning: {}: {warning}", setting.series.label)));
         }
     }
+    let experiment = Arc::new(experiment);
     let watched = live.then(|| watched(&experiment, threads, out)).transpose()?;
     let (live, server) = watched.unzip();
+    if let Some(live) = &live {
+        let graphs = Graphs::new(experiment.clone());
+        live.set_network(move |going| going.and_then(|(s, seed, k)| graphs.of_run(s, seed, k)));
+    }
     let options = runner::Options { out: out.to_path_buf(), threads, device, quiet, live };
     let (manifest, curves) = runner::run(&experiment, &options)?;
     if !stop::asked() {
@@ -188,15 +192,6 @@ pub fn go(
         return Ok(ExitCode::from(130));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Serves the page that watches, and says where.
-pub fn watched(experiment: &Experiment, threads: usize, out: &Path) -> Result<(Arc<Live>, Server)> {
-    let manifest = runner::before(experiment, threads, SystemTime::now());
-    let live = Arc::new(Live::new(manifest, stop::ask));
-    let server = Server::start(live.clone(), out)?;
-    say!("live page, for this machine and who has the address: {}", server.address());
-    Ok((live, server))
 }
 
 /// The plots of what `--watch theory` records.

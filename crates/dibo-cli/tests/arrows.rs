@@ -102,7 +102,8 @@ const CRATES: &[Crate] = &[
         crates: &["dibo", "dibo_learn", "dibo_net", "dibo_paper", "dibo_report", "dibo_run"],
         rooms: &[
             ("peer", &[]),
-            ("run", &["peer"]),
+            ("live", &[]),
+            ("run", &["live", "peer"]),
             ("clean", &["run"]),
             ("predict", &[]),
             ("report", &["run"]),
@@ -114,7 +115,7 @@ const CRATES: &[Crate] = &[
             ("new", &[]),
             ("shell", &["Cli"]),
             ("no_net", &[]),
-            ("net", &["run"]),
+            ("net", &["live", "run"]),
             ("paper", &[]),
             ("main", &[]),
         ],

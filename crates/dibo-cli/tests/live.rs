@@ -1,4 +1,4 @@
-//! `run --live`: the page over HTTP and, where Chromium is there, in a browser.
+//! `run --live` and `launch --live`: the page over HTTP and, where Chromium is there, in a browser.
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -14,14 +14,16 @@ struct Watched {
 
 impl Watched {
     fn start(out: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_dibo"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dibo"));
+        command
             .args(["run", "policy", "--live", "--quiet", "--seeds", "1", "--threads", "1"])
             .args(["--set", "run.iterations=50000000", "--set", "run.every=1000", "--out"])
-            .arg(out)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+            .arg(out);
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut said = String::new();
         let address = loop {
@@ -88,16 +90,25 @@ fn a_run_can_be_watched_and_stopped() {
     let first = run.news(|news| news["done"].as_u64() > Some(0));
     let second = run.news(|news| news["done"].as_u64() > first["done"].as_u64());
     assert!(points(&second) >= points(&first) && second["state"] == "running");
+    // The graph of the moment, which has links between different agents only.
+    let network =
+        &run.news(|news| news["network"]["links"].as_array().is_some_and(|l| !l.is_empty()))["network"];
+    let links: Vec<(usize, usize)> = serde_json::from_value(network["links"].clone()).unwrap();
+    assert!(
+        links.iter().all(|(s, r)| s != r && *s < 10 && *r < 10)
+            && network["processes"] == serde_json::json!([])
+    );
     assert_eq!(run.ask("POST", "stop").0, 200);
     let (code, said) = run.end();
     assert!(code == 130 && said.contains("stopped early"), "{code} {said}");
     assert!(out.join("report.html").exists() && out.join("runs").exists());
 }
 
-/// Chromium's view of a page after two seconds, as HTML; none where there is no Chromium.
+/// Chromium's view of a page after three seconds of its own time, which stands still while an answer is under
+/// way, as HTML; none where there is no Chromium.
 fn seen(address: &str) -> Option<String> {
     let names = ["chromium", "chromium-browser", "google-chrome"];
-    let flags = ["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "--timeout=2000"];
+    let flags = ["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "--virtual-time-budget=3000"];
     let run = |name: &&str| {
         let home = tempfile::tempdir().ok()?;
         let data = format!("--user-data-dir={}", home.path().display());
@@ -133,4 +144,112 @@ fn a_browser_draws_the_page_and_the_report() {
     );
     let report = seen(&format!("file://{}", out.join("report.html").display())).unwrap();
     assert!(report.contains("u-over") && report.contains("aria-pressed"));
+}
+
+#[cfg(feature = "net")]
+mod launch {
+    use super::*;
+
+    /// Three processes with ten agents, and a title and label that would like to be markup.
+    const FILE: &str = r#"title = "<img src=x onerror=document.title=1>"
+seeds = 2
+
+[problem]
+kind = "policy-evaluation"
+agents = 10
+f_weight = 1.0
+g_weight = 0.5
+
+[graph]
+kind = "cycle"
+nu = 0.3
+
+[run]
+iterations = 20000
+every = 50
+
+[[algorithm]]
+name = "fab"
+penalty_form = "normalised"
+lambda = 60
+eta_x = 0.1
+eta_y = 0.1
+"#;
+
+    fn command(folder: &Path, more: &[&str]) -> Command {
+        std::fs::write(folder.join("ten.toml"), FILE).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dibo"));
+        command.current_dir(folder).args(["launch", "ten.toml", "--processes", "3", "--quiet", "--tcp"]);
+        command.args(["--out", "o", "--checkpoint", "0.2"]).args(more);
+        command
+    }
+
+    /// The rounds that the processes are in.
+    fn rounds(news: &serde_json::Value) -> Vec<u64> {
+        let processes = news["network"]["processes"].as_array().cloned().unwrap_or_default();
+        processes.iter().filter_map(|p| p["round"].as_u64()).collect()
+    }
+
+    #[test]
+    fn a_launch_can_be_watched_stopped_and_taken_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Watched::of(command(folder.path(), &["--live"]));
+        let news = run.news(|news| {
+            rounds(news).len() == 3
+                && rounds(news).iter().all(|round| *round > 0)
+                && news["done"].as_u64() > Some(0)
+                && news["network"]["links"].as_array().is_some_and(|links| !links.is_empty())
+        });
+        let network = &news["network"];
+        assert_eq!((&network["agents"], &news["total"]), (&10.into(), &40_000.into()));
+        let agents: Vec<Vec<usize>> = (0..3)
+            .map(|p| serde_json::from_value(network["processes"][p]["agents"].clone()).unwrap())
+            .collect();
+        assert_eq!(agents, [vec![0, 1, 2, 3], vec![4, 5, 6], vec![7, 8, 9]]);
+        let links: Vec<(usize, usize)> = serde_json::from_value(network["links"].clone()).unwrap();
+        assert!(links.iter().all(|(s, r)| s != r && *s < 10 && *r < 10), "{links:?}");
+        assert!(network["processes"][1]["sent"].as_u64() > Some(0), "{network}");
+        assert!(network["processes"][2]["heard"].as_f64() < Some(60.0), "{network}");
+
+        match seen(&run.address) {
+            Some(page) => {
+                // Ten dots and arrows between them; the title is text.
+                assert_eq!(page.matches("<circle").count(), 10, "{page}");
+                assert!(page.contains("marker-end") && page.contains("agents 4, 5, 6"), "{page}");
+                assert!(!page.contains("<img src=x"), "{page}");
+            }
+            None => eprintln!("the picture is not looked at: there is no Chromium here"),
+        }
+
+        assert_eq!(run.ask("POST", "stop").0, 200);
+        let (code, said) = run.end();
+        assert!(code == 130 && said.contains("stopped early"), "{code} {said}");
+        for process in ["0", "4", "7"] {
+            let log = folder.path().join(format!("o/agents/{process}.log"));
+            let said = std::fs::read_to_string(log).unwrap();
+            assert!(!said.contains("is gone"), "{process} was not let end: {said}");
+        }
+
+        let again = command(folder.path(), &["--verify"]).output().unwrap();
+        let said = String::from_utf8_lossy(&again.stdout).into_owned();
+        assert!(again.status.success() && said.contains("every bit"), "{said}");
+        assert!(said.contains("going on where it was stopped"), "{said}");
+        let log = std::fs::read_to_string(folder.path().join("o/agents/0.log")).unwrap();
+        let again = log.split_once("stopped early").unwrap().1;
+        let from = again.split_once("beginning in round ").unwrap().1;
+        assert!(!from.starts_with("0\n"), "{log}");
+    }
+
+    #[test]
+    fn another_launch_begins_anew_in_a_folder_where_one_was_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Watched::of(command(folder.path(), &["--live"]));
+        run.news(|news| news["done"].as_u64() > Some(0));
+        run.ask("POST", "stop");
+        assert_eq!(run.end().0, 130);
+        let other = ["--verify", "--seeds", "1", "--set", "run.iterations=60"];
+        let other = command(folder.path(), &other).output().unwrap();
+        let said = String::from_utf8_lossy(&other.stdout).into_owned();
+        assert!(said.contains("every bit") && !said.contains("going on"), "{said}");
+    }
 }

@@ -115,6 +115,7 @@ impl<T: Real> Agents<T> {
         lanes.iter_mut().for_each(|lane| lane.settle(&self.threads));
         let round = self.traffic.rounds;
         self.note_graph(round);
+        lock(&self.node).uses(k);
         if self.ends.is_some() { self.exchange_lossy(round, lanes) } else { self.exchange_all(round, lanes) }
     }
 

@@ -314,7 +314,7 @@ impl Visit for Going<'_> {
 }
 
 /// A run that has ended, for a page that watches.
-fn show_whole(feed: &Feed, record: &Record) {
+pub fn show_whole(feed: &Feed, record: &Record) {
     record.samples.iter().for_each(|sample| show(feed, sample));
     feed.end(record.outcome.word());
 }

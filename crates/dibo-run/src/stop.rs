@@ -4,19 +4,22 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static STOP: AtomicBool = AtomicBool::new(false);
 static WATCHING: AtomicBool = AtomicBool::new(false);
+static SIGNALLED: AtomicBool = AtomicBool::new(false);
 
 /// Whether it was asked to stop: every run stops at its next evaluation and writes a checkpoint.
 pub fn asked() -> bool {
     STOP.load(Relaxed)
 }
 
-/// Watches for the wish, from the first call on; a second wish leaves at once.
+/// Watches for the wish, from the first call on; a second signal leaves at once.
 pub fn watch() -> Result<()> {
     if WATCHING.swap(true, Relaxed) {
         return Ok(());
     }
     let handler = || {
-        if STOP.swap(true, Relaxed) {
+        STOP.store(true, Relaxed);
+        // A caller's wish does not count: one that passes this very signal on may come before it.
+        if SIGNALLED.swap(true, Relaxed) {
             std::process::exit(130);
         }
         eprintln!("\nstopping: what is done is kept (Ctrl-C again to leave at once)");

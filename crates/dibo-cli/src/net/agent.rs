@@ -222,7 +222,14 @@ impl Process<'_> {
             store: self.store(s, seed)?,
             name: job_name(s, seed),
             agents,
+            before: self.before(job),
         })
+    }
+
+    /// Iterations of the jobs before this one.
+    fn before(&self, job: u32) -> usize {
+        let jobs = runner::jobs(self.experiment).into_iter().take(job as usize);
+        jobs.map(|(s, _)| self.experiment.settings[s].run.iterations).sum()
     }
 
     /// A node of this process for one part of the experiment: an even number for the talk before a job, an
@@ -334,13 +341,14 @@ struct Going<'a> {
     store: Store<'a>,
     name: String,
     agents: usize,
+    before: usize,
 }
 
 impl Visit for Going<'_> {
     type Out = Ended;
 
     fn visit<T: Real>(self, ready: Ready<'_, T>) -> Result<Ended> {
-        let Going { process, node, store, name, agents } = self;
+        let Going { process, node, store, name, agents, before } = self;
         let Common { lossy, checkpoint, .. } = process.options.common;
         let links = Links { loss: ready.loss(), wait: lossy.map(Duration::from_millis) };
         let (graphs, threads) = (ready.graphs().clone(), process.threads.clone());
@@ -353,6 +361,7 @@ impl Visit for Going<'_> {
                 process,
                 node: node.clone(),
                 agents,
+                before,
                 keeper,
                 rows: EndRows::new(),
                 ready: &ready,
@@ -379,6 +388,8 @@ struct Watcher<'a, 'b, T: Real> {
     process: &'a Process<'a>,
     node: Shared,
     agents: usize,
+    /// Iterations of the jobs before this one.
+    before: usize,
     keeper: &'a mut Keeper<'b>,
     rows: EndRows,
 }
@@ -399,7 +410,7 @@ impl<T: Real> Watch<T> for Watcher<'_, '_, T> {
 
     fn sample(&mut self, sample: &Sample) {
         if self.process.options.progress {
-            say!("{}", sample.k);
+            say!("{}", self.before + sample.k);
         }
     }
 

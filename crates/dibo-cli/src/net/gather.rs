@@ -7,12 +7,14 @@ use dibo::rows::{Real, Threads, View};
 use dibo_net::disk::{ReadFolder, Store};
 use dibo_net::life::{EndRows, end_rows};
 use dibo_net::node::Counts;
+use dibo_report::live::Live;
 use dibo_report::results::{Folder, MemoryUse};
 use dibo_run::door::{Place, Ready, Visit, open};
 use dibo_run::{Experiment, Registry, runner, say};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 /// What a user can choose about gathering.
@@ -90,6 +92,18 @@ impl Gathered<'_> {
             }
         }
         Some(record)
+    }
+
+    /// Tells a page that watches of the runs that have ended, one after the other; `told` counts those it
+    /// knows.
+    pub fn tell(&self, live: &Arc<Live>, told: &mut usize) {
+        for (s, seed) in runner::jobs(self.experiment).into_iter().skip(*told) {
+            // The process of agent 0 leaves a run when all others have its results, too.
+            let left = folder_of(self.out, 0).join(format!("{}.left", job_name(s, seed)));
+            let Some(record) = left.exists().then(|| self.record(s, seed)).flatten() else { return };
+            runner::show_whole(&live.begin(s, seed, self.experiment.settings[s].run.iterations), &record);
+            *told += 1;
+        }
     }
 
     /// The report of `dibo run`, with real seconds, and what went over the wire.

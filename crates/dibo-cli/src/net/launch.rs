@@ -1,11 +1,13 @@
 //! `dibo launch`: all agents of an experiment as processes on this machine, one progress bar, one report.
-use super::Common;
 use super::gather::Gathered;
+use super::{Common, STOP, digest, folder_of, status};
+use crate::live::{Graphs, watched};
 use anyhow::{Context, Result, ensure};
 use dibo::rng::{Purpose, stream};
 use dibo_net::certificates::Subject;
+use dibo_report::live::{Live, Network};
 use dibo_run::progress::Progress;
-use dibo_run::{Registry, runner, say, stop};
+use dibo_run::{Experiment, Registry, runner, say, stop};
 use rand::{Rng, RngExt};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -41,6 +43,9 @@ pub struct LaunchOptions {
     /// Show no progress bar
     #[arg(long)]
     quiet: bool,
+    /// Show progress, the network and the curves of runs that have ended on a page of this machine
+    #[arg(long)]
+    live: bool,
 }
 
 /// One process of the launch.
@@ -90,6 +95,12 @@ impl Running {
         Ok(Running { arguments, lowest, log, child, ended: false, restarts: 0 })
     }
 
+    /// Asks it to stop, on the leash.
+    fn ask_to_stop(&mut self) {
+        // One that has ended hears nothing.
+        let _ = self.child.stdin.as_mut().map(|leash| writeln!(leash, "{STOP}"));
+    }
+
     /// The last line that it wrote about itself.
     fn last_words(&self, status: ExitStatus) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
@@ -111,11 +122,42 @@ fn killed_off(status: ExitStatus) -> bool {
     return status.code() == Some(1);
 }
 
-/// Runs all agents of an experiment on this machine.
-pub fn launch(registry: &Registry, options: LaunchOptions) -> Result<ExitCode> {
-    let (began, started) = (Instant::now(), SystemTime::now());
-    let experiment = options.common.load(registry, false)?;
-    let jobs = runner::jobs(&experiment);
+/// Where a launch that was stopped says what all its processes had agreed on: the same one goes on there.
+const STOPPED: &str = "stopped";
+
+/// What a launch is, for [`STOPPED`].
+fn mark(experiment: &Experiment, options: &LaunchOptions) -> Result<String> {
+    let (agreed, _) = digest(experiment, &options.common, true)?;
+    let hex: String = agreed.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("{hex}, {} processes\n", options.processes))
+}
+
+/// The folder of the processes: as the same launch left it when it was stopped, else empty. Gives whether it
+/// goes on.
+fn prepare(root: &Path, experiment: &Experiment, options: &LaunchOptions) -> Result<bool> {
+    let left = std::fs::read_to_string(root.join(STOPPED)).ok();
+    let goes_on = left.map(|left| Ok::<_, anyhow::Error>(left == mark(experiment, options)?)).transpose()?;
+    let clear = |path: &Path| match std::fs::remove_dir_all(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(e).with_context(|| format!("cannot clear {}", path.display()))
+        }
+        _ => Ok(()),
+    };
+    if goes_on != Some(true) {
+        clear(root)?;
+        std::fs::create_dir_all(root)
+            .with_context(|| format!("cannot make the folder {}", root.display()))?;
+        return Ok(false);
+    }
+    // Certificates run out within days: there will be new ones.
+    clear(&root.join("certificates"))?;
+    std::fs::remove_file(root.join(STOPPED)).context("cannot take up the launch that was stopped")?;
+    Ok(true)
+}
+
+/// The number of agents, which must suit the other options.
+fn agents(experiment: &Experiment, options: &LaunchOptions) -> Result<usize> {
+    let jobs = runner::jobs(experiment);
     let mut agents = jobs.iter().map(|(s, _)| experiment.settings[*s].agents(&experiment.folder));
     let n = agents.next().context("the experiment has no runs")??;
     ensure!(
@@ -129,29 +171,49 @@ pub fn launch(registry: &Registry, options: LaunchOptions) -> Result<ExitCode> {
     );
     let every = options.kill_every;
     ensure!(every > 0.0 && every < 1e6, "--kill-every is {every}; it must be a number of seconds above 0");
+    Ok(n)
+}
+
+/// Shows a page the network that the processes' statuses tell of: the links of the round that the first of
+/// them is in.
+fn show_network(live: &Live, experiment: &Arc<Experiment>, root: &Path, n: usize) {
+    let (graphs, jobs) = (Graphs::new(experiment.clone()), runner::jobs(experiment));
+    let root = root.to_path_buf();
+    live.set_network(move |_| {
+        let all = status::read_all(&root).ok()?;
+        let first = &all.iter().max_by_key(|s| (s.board.job, s.board.round))?.board;
+        let (part, parts) = (first.job as usize / 2, jobs.len());
+        // Even numbers are talks before a part, over links of their own.
+        let job = jobs.get(part).filter(|_| first.job % 2 == 1);
+        let links = job.and_then(|(s, seed)| graphs.links(*s, *seed, first.graph)).map_or(vec![], |g| g.1);
+        let about = format!("Part {} of {parts}, round {}", (part + 1).min(parts), first.round);
+        Some(Network { processes: status::members(&all), ..Network::new(n, about, links) })
+    });
+}
+
+/// Runs all agents of an experiment on this machine.
+pub fn launch(registry: &Registry, options: LaunchOptions) -> Result<ExitCode> {
+    let (began, started) = (Instant::now(), SystemTime::now());
+    let experiment = Arc::new(options.common.load(registry, false)?);
+    let jobs = runner::jobs(&experiment);
+    let n = agents(&experiment, &options)?;
     let out = options.common.out(&experiment)?;
     let root = out.join("agents");
-    if root.is_dir() {
-        std::fs::remove_dir_all(&root).with_context(|| format!("cannot clear {}", root.display()))?;
-    }
-    std::fs::create_dir_all(&root).with_context(|| format!("cannot make the folder {}", root.display()))?;
+    let goes_on = prepare(&root, &experiment, &options)?;
     stop::watch()?;
     say!("{}: {}", experiment.name, experiment.title);
+    if goes_on {
+        say!("going on where it was stopped; without {} it begins anew", root.display());
+    }
     // The first of them get one more where the agents cannot be shared equally.
     let groups: Vec<Vec<usize>> = shares(n, options.processes);
     let total: usize = jobs.iter().map(|(s, _)| experiment.settings[*s].run.iterations).sum();
-    let bar = Progress::new(total as u64, options.quiet);
+    let (live, server) = options.live.then(|| watched(&experiment, 1, &out)).transpose()?.unzip();
+    if let Some(live) = &live {
+        show_network(live, &experiment, &root, n);
+    }
+    let bar = Progress::new(total as u64, options.quiet).with_live(live.clone());
     bar.set_message(format!("{n} agents in {} processes", options.processes));
-    let killed =
-        Fate { options: &options, groups: &groups, out: &out }.run(&root, |k| bar.set_position(k))?;
-    bar.finish();
-    if stop::asked() {
-        say!("stopped early");
-        return Ok(ExitCode::from(130));
-    }
-    if killed > 0 {
-        say!("{killed} processes were killed and started again (the wire counts what their last lives sent)");
-    }
     let all = Gathered {
         registry,
         experiment: &experiment,
@@ -159,7 +221,29 @@ pub fn launch(registry: &Registry, options: LaunchOptions) -> Result<ExitCode> {
         processes: groups.iter().map(|g| g[0]).collect(),
         agents: n,
     };
+    let (mut told, mut last) = (0, Instant::now());
+    let killed = Fate { options: &options, groups: &groups, out: &out }.run(&root, |k| {
+        bar.set_position(k);
+        if let Some(live) = live.as_ref().filter(|_| last.elapsed() > Duration::from_secs(1)) {
+            all.tell(live, &mut told);
+            last = Instant::now();
+        }
+    })?;
+    bar.finish();
+    if stop::asked() {
+        let file = root.join(STOPPED);
+        std::fs::write(&file, mark(&experiment, &options)?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        say!("stopped early; the same command goes on from here");
+        return Ok(ExitCode::from(130));
+    }
+    if killed > 0 {
+        say!("{killed} processes were killed and started again (the wire counts what their last lives sent)");
+    }
     all.report(began, started)?;
+    if let Some(server) = server {
+        server.finish(&out.join("report.html"))?;
+    }
     if options.verify {
         all.verify()?;
     }
@@ -247,7 +331,7 @@ impl Processes {
             let Some(status) = process.child.try_wait().context("cannot wait for a process")? else {
                 continue;
             };
-            if !killed_off(status) {
+            if !killed_off(status) || stop::asked() {
                 process.ended = true;
                 failed = failed.or_else(|| (!status.success()).then(|| process.last_words(status)));
             } else {
@@ -315,13 +399,18 @@ struct Fate<'a> {
 
 impl Fate<'_> {
     /// Starts all, waits for all; gives how many were killed.
-    fn run(&self, root: &Path, progress: impl Fn(u64)) -> Result<usize> {
+    fn run(&self, root: &Path, mut progress: impl FnMut(u64)) -> Result<usize> {
         let LaunchOptions { common, kills, kill_every, .. } = self.options;
         let mut processes = self.start(root)?;
         let mut chance = stream(common.faults.map_or(0, |f| f.seed), Purpose::Start, 4, 0);
         let wait = |chance: &mut dyn Rng| Duration::from_secs_f64(kill_every * 2.0 * chance.random::<f64>());
         let (mut killed, mut next_kill) = (0, Instant::now() + wait(&mut chance));
+        let mut told = false;
         let outcome = loop {
+            // A terminal's Ctrl-C reaches all processes; a wish of the page or of `kill` only this one.
+            if stop::asked() && !std::mem::replace(&mut told, true) {
+                processes.running.iter_mut().for_each(Running::ask_to_stop);
+            }
             let failed = processes.look_after()?;
             progress(processes.done.load(Relaxed));
             if let Some(words) = failed.filter(|_| !stop::asked()) {
@@ -331,7 +420,7 @@ impl Fate<'_> {
             if processes.running.iter().all(|r| r.ended) {
                 break Ok(killed);
             }
-            if killed < *kills && Instant::now() >= next_kill {
+            if killed < *kills && !told && Instant::now() >= next_kill {
                 if processes.kill_one(&mut chance) {
                     killed += 1;
                 }
@@ -358,6 +447,8 @@ impl Fate<'_> {
         }
         let mut running = Vec::new();
         for (p, group) in self.groups.iter().enumerate() {
+            // What an earlier life showed is old.
+            let _ = std::fs::remove_file(folder_of(self.out, group[0]).join(status::FILE));
             running.push(Running::start(
                 &program,
                 self.agent_arguments(p, &addresses),

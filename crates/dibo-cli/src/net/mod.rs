@@ -185,12 +185,16 @@ fn subjects(options: &CertificateOptions) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
+/// What `dibo launch` says on the leash to a process that shall stop.
+const STOP: &str = "stop";
+
 /// With `--leash`, ends this process when its standard input does: `dibo launch` holds the other end and is
-/// gone, however it died.
+/// gone, however it died. A wish to stop comes the same way.
 fn leash(wanted: bool) {
     if wanted {
         std::thread::spawn(|| {
-            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            let said = std::io::stdin().lines().map_while(Result::ok);
+            said.filter(|line| line == STOP).for_each(|_| stop::ask());
             eprintln!("dibo: the process that started this one is gone");
             std::process::exit(1);
         });

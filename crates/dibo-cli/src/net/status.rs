@@ -2,6 +2,7 @@
 use super::Common;
 use anyhow::{Context, Result, ensure};
 use dibo_net::node::{Board, agents};
+use dibo_report::live::Member;
 use dibo_run::{Registry, say};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -20,7 +21,7 @@ pub struct StatusOptions {
 }
 
 /// The name of the file in the folder of a process.
-const FILE: &str = "status.json";
+pub const FILE: &str = "status.json";
 
 /// What a process shows, and when it did.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -152,17 +153,21 @@ fn prometheus(status: &Status) -> String {
     text
 }
 
+/// What the processes whose folders lie in `root` show, in the order of their agents.
+pub fn read_all(root: &Path) -> std::io::Result<Vec<Status>> {
+    let mut all: Vec<Status> = std::fs::read_dir(root)?
+        .filter_map(|e| serde_json::from_slice(&std::fs::read(e.ok()?.path().join(FILE)).ok()?).ok())
+        .collect();
+    all.sort_by(|a, b| a.board.agents.cmp(&b.board.agents));
+    Ok(all)
+}
+
 /// Shows what the processes whose folders lie under OUT/agents say of themselves and of the others.
 pub fn status(registry: &Registry, options: StatusOptions) -> Result<ExitCode> {
     let experiment = registry.load(&options.common.experiment.request())?;
     let root = options.common.out(&experiment)?.join("agents");
-    let entries =
-        std::fs::read_dir(&root).with_context(|| format!("no process has run in {}", root.display()))?;
-    let mut all: Vec<Status> = entries
-        .filter_map(|e| serde_json::from_slice(&std::fs::read(e.ok()?.path().join(FILE)).ok()?).ok())
-        .collect();
+    let all = read_all(&root).with_context(|| format!("no process has run in {}", root.display()))?;
     ensure!(!all.is_empty(), "no process in {} shows a status", root.display());
-    all.sort_by(|a, b| a.board.agents.cmp(&b.board.agents));
     let now = seconds_now();
     for status in &all {
         say!("{}", line(status, now));
@@ -183,22 +188,62 @@ fn waits(whom: &[u32], done: bool) -> String {
     }
 }
 
-fn line(status: &Status, now: u64) -> String {
-    let Status { at, rate, jobs, board } = status;
-    let ago = now.saturating_sub(*at);
-    let old = if ago > 5 { format!(" [said {ago} s ago: not running?]") } else { String::new() };
-    let doing = match &board.missing[..] {
+fn doing(board: &Board) -> String {
+    match &board.missing[..] {
         [] => waits(&board.waits, board.done),
         missing => format!("waiting for {} to appear", agents(missing.iter().copied())),
+    }
+}
+
+/// Rounds behind the first of those that a process hears: its own view of one moment, since the statuses of
+/// several are of several.
+fn behind(board: &Board) -> u64 {
+    board.contacts.iter().map(|c| c.round).max().unwrap_or(0).saturating_sub(board.round)
+}
+
+/// Remarks on a status that is too old for a process that runs.
+fn old(status: &Status, now: u64) -> String {
+    let ago = now.saturating_sub(status.at);
+    if ago > 5 { format!(" [said {ago} s ago: not running?]") } else { String::new() }
+}
+
+/// The same processes for a page that watches.
+pub fn members(all: &[Status]) -> Vec<Member> {
+    let now = seconds_now();
+    let job = all.iter().map(|s| s.board.job).max().unwrap_or(0);
+    let heard = |board: &Board| {
+        let by = all.iter().flat_map(|s| s.board.contacts.iter().map(move |c| (s.at, c)));
+        let ago = by.filter(|(_, c)| c.agents == board.agents);
+        ago.map(|(at, c)| now.saturating_sub(at) as f64 + c.heard).min_by(f64::total_cmp)
     };
-    let newest = board.contacts.iter().map(|c| c.round).max().unwrap_or(0);
+    let member = |status: &Status| {
+        let Status { board, .. } = status;
+        Member {
+            agents: board.agents.clone(),
+            name: agents(board.agents.iter().copied()),
+            round: board.round,
+            behind: (board.job == job).then(|| behind(board)),
+            sent: board.counts.payload + board.counts.overhead + board.counts.again,
+            lost: board.counts.asked,
+            resent: board.counts.resent,
+            heard: heard(board),
+            waits: !board.done && (!board.waits.is_empty() || !board.missing.is_empty()),
+            doing: doing(board) + &old(status, now),
+        }
+    };
+    all.iter().map(member).collect()
+}
+
+fn line(status: &Status, now: u64) -> String {
+    let Status { rate, jobs, board, .. } = status;
+    let (doing, old) = (doing(board), old(status, now));
     format!(
         "{}: part {} of {jobs}, round {} ({} behind), {rate:.0} rounds a second, {doing}, {} bytes sent, {} \
         sent again, {} kept{old}",
         agents(board.agents.iter().copied()),
         board.job / 2 + 1,
         board.round,
-        newest.saturating_sub(board.round),
+        behind(board),
         board.counts.payload + board.counts.overhead,
         board.counts.again,
         board.kept,

@@ -217,6 +217,7 @@ pub struct Node {
     taken_bytes: usize,
     values: BTreeMap<u64, Bytes>,
     round: u64,
+    graph: usize,
     /// Digests of the graphs of the last parts of the run.
     graphs: BTreeMap<u64, u64>,
     /// When this round began; nothing before the first.
@@ -306,6 +307,9 @@ pub struct Board {
     pub agents: Vec<usize>,
     /// The round it is in.
     pub round: u64,
+    /// Which graph of the sequence this round uses.
+    #[serde(default)]
+    pub graph: usize,
     /// Agents whose processes have not appeared yet.
     pub missing: Vec<usize>,
     /// Lowest agents of the processes that it waits for, and for how many seconds.
@@ -354,6 +358,7 @@ impl Node {
             taken_bytes: 0,
             values: BTreeMap::new(),
             round: 0,
+            graph: 0,
             graphs: BTreeMap::new(),
             begun: None,
             posted: 0,
@@ -398,6 +403,7 @@ impl Node {
             job: self.settings.job,
             agents: self.settings.owned.clone(),
             round: self.round,
+            graph: self.graph,
             missing: self.strangers().unwrap_or_default(),
             waits: waits.to_vec(),
             waited: if waits.is_empty() { 0.0 } else { waited.as_secs_f64() },
@@ -543,6 +549,11 @@ impl Node {
         {
             entry.remove();
         }
+    }
+
+    /// Says which graph of the sequence this round uses, for people.
+    pub fn uses(&mut self, graph: usize) {
+        self.graph = graph;
     }
 
     /// Says what the graphs of [`PART_ROUNDS`] rounds were: all processes must have used the same.

@@ -4,16 +4,19 @@
 //! A run tells [`Live`] what it evaluates, which costs it a comparison, and now and then a short lock; all
 //! else is done by the server's thread when a page asks, and not more often than once in a hundred times as
 //! long as it takes.
+mod network;
 mod server;
 
 use crate::report::average;
 use crate::report::data::Data;
 use crate::report::words;
 use crate::results::{CurveRow, Curves, Figure, Manifest, MetricInfo, RunRecord};
+use network::Look;
+pub use network::{Member, Network};
 pub use server::Server;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Points that a run shows of itself at most.
@@ -34,6 +37,7 @@ pub struct Live {
     done: AtomicU64,
     stopping: AtomicBool,
     stop: Box<dyn Fn() + Send + Sync>,
+    network: OnceLock<Box<Look>>,
     began: Instant,
 }
 
@@ -67,6 +71,7 @@ impl Live {
             done: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             stop: Box::new(stop),
+            network: OnceLock::new(),
             began: Instant::now(),
         }
     }
@@ -142,6 +147,7 @@ impl Live {
             "message": message,
             "said": said,
             "runs": runs,
+            "network": self.look(going.iter().next().map(|((series, seed), now)| (*series, *seed, now.0))),
             "pause": pause.as_millis() as u64,
             "data": Data::new(&manifest, &curves, ROOM),
         });

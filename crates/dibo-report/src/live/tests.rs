@@ -108,6 +108,32 @@ fn only_who_knows_the_token_sees_the_run_and_can_stop_it() {
 }
 
 #[test]
+fn the_network_is_looked_at_when_a_page_asks_and_thinned_out_where_it_is_large() {
+    let live = Arc::new(Live::new(manifest(), || {}));
+    let server = Server::start(live.clone(), Path::new("results")).unwrap();
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = looks.clone();
+    let all = |n: usize| (0..n).flat_map(|s| (0..n).map(move |r| (s, r))).filter(|(s, r)| s != r).collect();
+    live.set_network(move |going| {
+        counted.fetch_add(1, Relaxed);
+        assert_eq!(going, None);
+        Some(Network::new(3, "now".into(), all(3)))
+    });
+    assert_eq!(looks.load(Relaxed), 0);
+    let base = format!("/{}", server.address().split('/').nth(3).unwrap());
+    let (_, news) = ask(&server, &format!("GET {base}/data"), "");
+    let news: serde_json::Value = serde_json::from_str(&news).unwrap();
+    assert_eq!((looks.load(Relaxed), news["network"]["links"].as_array().unwrap().len()), (1, 6));
+    // A ring of a hundred keeps the links of every third, a complete graph those of few.
+    let ring = Network::new(100, String::new(), (0..100).map(|i| (i, (i + 1) % 100)).collect());
+    assert_eq!((ring.all, ring.every, ring.links.len()), (100, 3, 34));
+    let complete = Network::new(100, String::new(), all(100));
+    assert!(complete.links.len() <= 250 && complete.all == 9900, "{}", complete.links.len());
+    assert_eq!(Network::new(40, String::new(), all(40)).links.len(), 1560);
+    assert_eq!(Network::new(0, String::new(), vec![]).links, []);
+}
+
+#[test]
 fn the_page_goes_on_to_the_report() {
     let live = Arc::new(Live::new(manifest(), || {}));
     let server = Server::start(live, Path::new("results")).unwrap();

@@ -25,6 +25,7 @@ pub const SCRIPT: &str = concat!(
     include_str!("page/chart.js"),
     include_str!("page/figure.js"),
     include_str!("page/page.js"),
+    include_str!("page/network.js"),
     include_str!("page/live.js"),
     "})();\n"
 );

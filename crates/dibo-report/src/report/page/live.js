@@ -23,13 +23,19 @@ function watch() {
       id("said").replaceChildren(...now.said.map(line => make("p", {class: "warning"}, line)));
       id("runs").replaceChildren(...now.runs.map(run => make("tr", {}, ...run.map((cell, i) =>
         make("td", {class: i ? "right" : "label"}, String(cell))))));
+      id("going").hidden = !now.runs.length;
+      if (now.network) network(now.network);
       for (const figure of now.data.figures)
         if (figure && !document.querySelector(`[data-figure="${CSS.escape(figure.name)}"]`)) {
           const host = make("figure", {class: "plot"}, make("figcaption", {}, figure.label));
           host.dataset.figure = figure.name;
-          document.querySelector("h2").before(host);
+          id("later").before(host);
         }
-      show(now.data);
+      // Axes without a curve would only take room.
+      const drawn = now.data.series.some(series => series.iteration.length);
+      document.querySelectorAll("figure.plot").forEach(figure => { figure.hidden = !drawn; });
+      id("later").hidden = drawn;
+      if (drawn) show(now.data);
       if (now.report) return location.replace("report.html");
     } catch (error) {
       if (++failed > 3) {
