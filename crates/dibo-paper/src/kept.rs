@@ -27,6 +27,8 @@ pub struct Kept {
     pub seconds: f64,
     /// How many seeds.
     pub seeds: usize,
+    /// The experiment's first metric, with its unit.
+    pub metric: String,
     /// The claims that it judges.
     pub claims: Vec<Judgement>,
     /// How every series ended.
@@ -113,6 +115,10 @@ impl Kept {
             ),
             seconds: short(manifest.seconds.max(runs)),
             seeds: manifest.seeds.len(),
+            metric: manifest.metrics.first().map_or(String::new(), |metric| match metric.unit.as_str() {
+                "" => metric.label.clone(),
+                unit => format!("{} ({unit})", metric.label),
+            }),
             claims: judged
                 .into_iter()
                 .map(|claim| Judgement {

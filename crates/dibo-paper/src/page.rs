@@ -74,6 +74,10 @@ fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     text
 }
 
+fn count(seeds: usize) -> String {
+    if seeds == 1 { "1 seed".into() } else { format!("{seeds} seeds") }
+}
+
 fn seconds(s: f64) -> String {
     if s < 90.0 { format!("{s:.0} s") } else { format!("{:.0} min", s / 60.0) }
 }
@@ -83,7 +87,7 @@ pub fn page(kept: &[Kept]) -> String {
     let of = |name: &str| kept.iter().find(|k| k.name == name);
     let parts = PARTS.iter().map(|(what, name, shows)| {
         let found =
-            of(name).map_or(NOT_KEPT.into(), |k| format!("{} seeds, {}", k.seeds, seconds(k.seconds)));
+            of(name).map_or(NOT_KEPT.into(), |k| format!("{}, {}", count(k.seeds), seconds(k.seconds)));
         vec![what.to_string(), format!("`dibo run {name}`"), shows.to_string(), found]
     });
     let mut text = format!(
@@ -152,7 +156,7 @@ fn results(k: &Kept) -> String {
         k.date,
         k.machine
     );
-    text += &table(&["", "runs", "iterations", "error at the end"], ends);
+    text += &table(&["", "runs", "iterations", &format!("{} at the end", k.metric)], ends);
     for (title, rows) in &k.tables {
         let head: Vec<&str> = rows.first().map_or(Vec::new(), |h| h.iter().map(String::as_str).collect());
         text += &format!("\n{title}:\n\n{}", table(&head, rows.iter().skip(1).cloned()));
