@@ -30,30 +30,7 @@ fn refused(folder: &Path, arguments: &[&str], words: &[&str]) {
     assert!(began.elapsed() < Duration::from_secs(20), "{arguments:?} took {:?}", began.elapsed());
 }
 
-const SMALL: &str = r#"title = "a small run"
-seeds = 2
-
-[problem]
-kind = "policy-evaluation"
-agents = 5
-f_weight = 1.0
-g_weight = 0.5
-
-[graph]
-kind = "cycle"
-nu = 0.3
-
-[run]
-iterations = 60
-every = 20
-
-[[algorithm]]
-name = "fab"
-penalty_form = "normalised"
-lambda = 60
-eta_x = 0.1
-eta_y = 0.1
-"#;
+const SMALL: &str = include_str!("small.toml");
 
 fn small(folder: &Path) {
     std::fs::write(folder.join("small.toml"), SMALL).unwrap();

@@ -150,34 +150,14 @@ fn a_browser_draws_the_page_and_the_report() {
 mod launch {
     use super::*;
 
-    /// Three processes with ten agents, and a title and label that would like to be markup.
-    const FILE: &str = r#"title = "<img src=x onerror=document.title=1>"
-seeds = 2
-
-[problem]
-kind = "policy-evaluation"
-agents = 10
-f_weight = 1.0
-g_weight = 0.5
-
-[graph]
-kind = "cycle"
-nu = 0.3
-
-[run]
-iterations = 20000
-every = 50
-
-[[algorithm]]
-name = "fab"
-penalty_form = "normalised"
-lambda = 60
-eta_x = 0.1
-eta_y = 0.1
-"#;
-
+    /// Three processes with ten agents for a while, and a title that would like to be markup.
     fn command(folder: &Path, more: &[&str]) -> Command {
-        std::fs::write(folder.join("ten.toml"), FILE).unwrap();
+        let file = include_str!("small.toml")
+            .replace("a small run", "<img src=x onerror=document.title=1>")
+            .replace("agents = 5", "agents = 10")
+            .replace("iterations = 60", "iterations = 20000")
+            .replace("every = 20", "every = 50");
+        std::fs::write(folder.join("ten.toml"), file).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_dibo"));
         command.current_dir(folder).args(["launch", "ten.toml", "--processes", "3", "--quiet", "--tcp"]);
         command.args(["--out", "o", "--checkpoint", "0.2"]).args(more);
