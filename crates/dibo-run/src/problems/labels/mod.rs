@@ -86,6 +86,8 @@ pub struct LabelsKeys {
     smoothing: f64,
     /// Iterations before given rows are learned from.
     warm: usize,
+    /// Factor of the checked rows' loss in these: few rows alone bear only small steps.
+    warm_weight: f64,
     /// Test samples in use, at even distances; 0 for all.
     test: usize,
     /// How a pixel becomes a number.
@@ -94,7 +96,7 @@ pub struct LabelsKeys {
 
 impl Default for LabelsKeys {
     fn default() -> Self {
-        let Choices { tau, batch, checked_batch, smoothing, warm, .. } = Choices::default();
+        let Choices { tau, batch, checked_batch, smoothing, warm, warm_weight, .. } = Choices::default();
         LabelsKeys {
             data: "mnist-2500".into(),
             agents: 10,
@@ -127,6 +129,7 @@ impl Default for LabelsKeys {
             checked_batch,
             smoothing,
             warm,
+            warm_weight,
             test: 0,
             scaling: Scaling::Standardised,
         }
@@ -208,6 +211,7 @@ impl LabelsProblem {
             smoothing: keys.smoothing,
             checked_weight: of_way.checked_weight.unwrap_or(1.0),
             warm: of_way.warm.unwrap_or(keys.warm),
+            warm_weight: keys.warm_weight,
             from: of_way.from.unwrap_or_default(),
             matrix_rate: of_way.matrix_rate.unwrap_or(rate),
             learn_tau: of_way.learn_tau.unwrap_or(false),

@@ -176,6 +176,8 @@ pub struct Choices {
     pub smoothing: f64,
     /// Iterations before the given rows are learned from.
     pub warm: usize,
+    /// Factor of the checked loss in these: few rows alone bear only small steps, many beside them larger ones.
+    pub warm_weight: f64,
     /// Where the ways with a noise matrix start.
     pub from: From,
     /// Step of T relative to the model's, in the single-level ways.
@@ -193,6 +195,7 @@ impl Default for Choices {
             checked_weight: 1.0,
             smoothing: 0.0,
             warm: 500,
+            warm_weight: 1.0,
             from: From::Checked,
             matrix_rate: 1.0,
             learn_tau: false,
@@ -279,6 +282,9 @@ impl<T: Real> Labels<T> {
         }
         if !(choices.checked_weight >= 0.0 && choices.checked_weight.is_finite()) {
             return Err(format!("checked_weight is {}; it must be 0 or more", choices.checked_weight));
+        }
+        if !(choices.warm_weight > 0.0 && choices.warm_weight.is_finite()) {
+            return Err(format!("warm_weight is {}; it must be above 0", choices.warm_weight));
         }
         if !(0.0..1.0).contains(&choices.smoothing) {
             return Err(format!("smoothing is {}; it must lie in [0, 1)", choices.smoothing));
@@ -505,7 +511,7 @@ impl<T: Real> Labels<T> {
         let t = if dt.is_empty() { Vec::new() } else { self.matrix(numbers) };
         let (factors, loss) = match self.way {
             Way::CleanOnly => ((1.0, 0.0), Loss::Label),
-            Way::Rounds if warm => ((1.0, 0.0), Loss::Label),
+            Way::Rounds if warm => ((self.choices.warm_weight, 0.0), Loss::Label),
             Way::Noisy => ((beside, 1.0), Loss::Label),
             Way::NoisyRounds if warm => ((beside, 1.0), Loss::Label),
             Way::Rounds | Way::NoisyRounds => ((beside, 1.0), Loss::Agreed),
@@ -532,7 +538,7 @@ impl<T: Real> Labels<T> {
     fn start_loss(&self) -> ((f64, f64), Loss<'static>) {
         match self.choices.from {
             From::Given => ((0.0, 1.0), Loss::Gold),
-            From::Checked => ((1.0, 0.0), Loss::Nothing),
+            From::Checked => ((self.choices.warm_weight, 0.0), Loss::Nothing),
         }
     }
 
@@ -633,7 +639,8 @@ impl<T: Real> Labels<T> {
     /// Before given rows are learned with T, or with weights: both models learn alike, and T follows y.
     fn before(&self, at: (usize, usize), x: &[T], [y, z]: [&[T]; 2], [dx, dy, dz]: [&mut [T]; 3]) {
         let weights = self.way.weighs();
-        let (factors, loss) = if weights { ((1.0, 0.0), Loss::Label) } else { self.start_loss() };
+        let (factors, loss) =
+            if weights { ((self.choices.warm_weight, 0.0), Loss::Label) } else { self.start_loss() };
         let seen = self.gradient(at, factors, loss, |_| 1.0, y, dy);
         self.gradient(at, factors, loss, |_| 1.0, z, dz);
         for (d, w) in [(dy, y), (dz, z)] {

@@ -229,6 +229,39 @@ fn a_start_from_given_rows_counts_checked_ones() {
     near(&mean, &expected);
 }
 
+/// Before given rows are learned from, every way that starts from checked ones descends on their loss alone,
+/// times its factor.
+#[test]
+fn a_start_from_checked_rows_counts_them_by_its_weight() {
+    let sites = sites(3);
+    let choices =
+        Choices { tau: 0.0, batch: 0, checked_batch: 0, warm: 9, warm_weight: 0.3, ..Choices::default() };
+    let make =
+        |way| Labels::<f64>::new(sites.clone(), net(Model::Linear), way, choices, totals(&sites), 5).unwrap();
+    let (n, clean) = (net(Model::Linear).width(), make(Way::CleanOnly));
+    let w = random(n, 4);
+    for i in 0..3 {
+        let mut expected = vec![0.0; n];
+        clean.single(i, 3, &w, &mut expected);
+        expected.iter_mut().for_each(|v| *v *= 0.3);
+        for way in [Way::Rounds, Way::Em, Way::Joint] {
+            let numbers = if way.has_matrix() { vec![0.2; 9] } else { Vec::new() };
+            let mut d = vec![0.0; n + numbers.len()];
+            make(way).single(i, 3, &[w.clone(), numbers].concat(), &mut d);
+            near(&d[..n], &expected);
+        }
+        for way in [Way::Bilevel, Way::Weights] {
+            let p = make(way);
+            let width = if way == Way::Weights { sites[i].given } else { 9 };
+            let (x, mut dx, mut dy, mut dz) =
+                (vec![0.2; width], vec![0.0; width], vec![0.0; n], vec![0.0; n]);
+            p.directions(i, 3, Penalty { f: 1.0, g: 1.0 }, [&x, &w, &w], [&mut dx, &mut dy, &mut dz]);
+            near(&dy, &expected);
+            near(&dz, &expected);
+        }
+    }
+}
+
 /// With counts of its own an agent moves as all do in EM if all have the same, and its counts go to those of
 /// its own rows.
 #[test]
@@ -422,6 +455,7 @@ fn wrong_values_are_refused() {
     assert!(make(Choices { tau: -1.0, ..Choices::default() }, 3, right).starts_with("tau"));
     assert!(make(Choices { tau: 0.0, learn_tau: true, ..Choices::default() }, 3, right).starts_with("tau"));
     assert!(make(Choices { matrix_rate: 0.0, ..Choices::default() }, 3, right).starts_with("matrix_rate"));
+    assert!(make(Choices { warm_weight: 0.0, ..Choices::default() }, 3, right).starts_with("warm_weight"));
     assert!(make(Choices::default(), 1, right).contains("between 2 and 256"));
     assert!(make(Choices::default(), 2, right).contains("agent 0"));
     assert!(make(Choices::default(), 3, Totals::default()).contains("nobody has a checked row"));
