@@ -12,7 +12,7 @@ pub struct Options {
     /// Keep the results of this folder, which `run` made, in small (may be repeated)
     #[arg(long, value_name = "DIR")]
     keep: Vec<PathBuf>,
-    /// The device that the runs of these folders were made on, if any, such as "NVIDIA H200"
+    /// The device that the runs of these folders were made on, where their manifests do not say it
     #[arg(long, value_name = "NAME", requires = "keep")]
     device: Option<String>,
     /// Where results are kept

@@ -244,6 +244,9 @@ pub fn finish(registry: &Registry, out: &Path, manifest: &Manifest, curves: &Cur
     if !judged.is_empty() {
         say!("{}", judge::terminal(&judged));
     }
-    say!("{:.1} s; report: {}", manifest.seconds, page.display());
+    // Where results were gathered or only drawn again, no seconds are known.
+    let took =
+        if manifest.seconds >= 0.05 { format!("{:.1} s in all; ", manifest.seconds) } else { String::new() };
+    say!("{took}report: {}", page.display());
     Ok(())
 }

@@ -36,6 +36,12 @@ fn small(folder: &Path) {
     std::fs::write(folder.join("small.toml"), SMALL).unwrap();
 }
 
+/// Seconds by the manifest.
+fn seconds(folder: &Path) -> f64 {
+    let text = std::fs::read_to_string(folder.join("manifest.json")).unwrap();
+    serde_json::from_str::<serde_json::Value>(&text).unwrap()["seconds"].as_f64().unwrap()
+}
+
 /// The curves without the seconds.
 fn numbers(folder: &Path) -> Vec<String> {
     let csv = std::fs::read_to_string(folder.join("curves.csv")).unwrap();
@@ -109,15 +115,20 @@ fn old_results_do_not_pass_for_new_ones() {
     std::fs::write(folder.join("graphs.json"), format!("[{{\"edges\": {ring}]}}]")).unwrap();
     good(folder, &["run", "small.toml", "--quiet"]);
     let before = numbers(&folder.join("results/small"));
+    // A sitting that finds all done adds no seconds; others add theirs.
+    let first = seconds(&folder.join("results/small"));
     assert!(good(folder, &["run", "small.toml", "--quiet"]).contains("2 of 2 runs were found finished"));
+    assert_eq!(seconds(&folder.join("results/small")), first);
     std::fs::write(folder.join("graphs.json"), format!("[{{\"edges\": {ring},[0,2]]}}]")).unwrap();
     assert!(!good(folder, &["run", "small.toml", "--quiet"]).contains("found finished"));
     assert_ne!(numbers(&folder.join("results/small")), before);
     // More seeds go on in the same folder; other settings get one of their own, other experiments are
     // refused.
+    let second = seconds(&folder.join("results/small"));
     assert!(
         good(folder, &["run", "small.toml", "--quiet", "--seeds", "3"]).contains("2 of 3 runs were found")
     );
+    assert!(seconds(&folder.join("results/small")) > second);
     let set = ["run", "small.toml", "--quiet", "--set", "algorithm.eta_x=0.05"];
     let other = good(folder, &set);
     assert!(!other.contains("results/small/"), "{other}");

@@ -73,9 +73,10 @@ fn short(value: f64) -> f64 {
 }
 
 impl Kept {
-    /// What is kept of a results folder, whose runs were made on the CPU or on this device.
+    /// What is kept of a results folder; `device` where its manifest does not say on which its runs were made.
     pub fn of(manifest: &Manifest, curves: &Curves, device: Option<&str>) -> Self {
         const POINTS: usize = 40;
+        let device = device.or(manifest.machine.device.as_deref());
         let judged = judge::judge(crate::claims::JUDGES, manifest, curves);
         let extras = judge::extras(crate::claims::JUDGES, manifest, curves);
         let tables = extras.into_iter().filter_map(|extra| match extra.body {
@@ -90,8 +91,8 @@ impl Kept {
         };
         let set = manifest.overrides.iter().map(|change| format!(" --set {change}"));
         let machine = &manifest.machine;
-        // A folder that was gone on with has the seconds of its last part, but those of all runs, which go
-        // one after the other on a device.
+        // Manifests of old have the seconds of their last sitting, but those of all runs, which go one after
+        // the other on a device.
         let at_once = if device.is_some() { 1 } else { machine.threads.max(1) };
         let runs = manifest.runs.iter().map(|run| run.seconds).sum::<f64>() / at_once as f64;
         Kept {

@@ -98,7 +98,18 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
     }
     let records =
         records.into_iter().map(|r| r.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner));
-    results(experiment, options, &jobs, records.collect(), began, started)
+    let (mut manifest, curves) = results(experiment, options, &jobs, records.collect(), began, started)?;
+    add_earlier(&mut manifest, &options.out, found);
+    Ok((manifest, curves))
+}
+
+/// Earlier sittings count where their runs do, of which so many were found finished; one that finds all done
+/// adds nothing.
+fn add_earlier(manifest: &mut Manifest, out: &Path, found: usize) {
+    let stopped = |m: &Manifest| m.runs.iter().any(|r| r.outcome == "stopped");
+    let Some(earlier) = Manifest::read(out).ok().filter(|m| found > 0 || stopped(m)) else { return };
+    let now = if found == manifest.runs.len() { 0.0 } else { manifest.seconds };
+    (manifest.started, manifest.seconds) = (earlier.started, earlier.seconds + now);
 }
 
 /// Runs that go on side by side.
@@ -129,6 +140,7 @@ pub fn results(
         peak_memory: peak_memory(),
         metrics: curves.metrics.iter().map(about).collect(),
         runs,
+        machine: Machine { device: options.device.as_ref().map(|d| d.name()), ..machine(options.threads) },
         ..before(experiment, options.threads, started)
     };
     Ok((manifest, curves))
@@ -574,6 +586,7 @@ fn machine(threads: usize) -> Machine {
         cpu: read("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown CPU".into()),
         threads,
         memory,
+        device: None,
     }
 }
 

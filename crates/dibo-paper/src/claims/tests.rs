@@ -161,7 +161,7 @@ fn results(fakes: Vec<Fake>, seeds: &[u64]) -> (Manifest, Curves) {
         file: String::new(),
         overrides: vec![],
         seeds: seeds.into(),
-        machine: Machine { system: String::new(), cpu: String::new(), threads: 1, memory: 0 },
+        machine: Machine { system: String::new(), cpu: String::new(), threads: 1, memory: 0, device: None },
         started: 0,
         seconds: 0.0,
         peak_memory: None,

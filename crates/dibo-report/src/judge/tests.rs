@@ -46,7 +46,7 @@ fn results(outcomes: [[&str; 2]; 2]) -> Manifest {
         file: String::new(),
         overrides: vec![],
         seeds: vec![3, 4],
-        machine: Machine { system: String::new(), cpu: String::new(), threads: 1, memory: 0 },
+        machine: Machine { system: String::new(), cpu: String::new(), threads: 1, memory: 0, device: None },
         started: 0,
         seconds: 0.0,
         peak_memory: None,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 fn manifest() -> Manifest {
     let bad = "</script><script>alert(1)</script>";
-    let machine = Machine { system: String::new(), cpu: String::new(), threads: 1, memory: 0 };
+    let machine = Machine { system: String::new(), cpu: String::new(), threads: 1, memory: 0, device: None };
     let series = Series {
         label: bad.into(),
         algorithm: "fab".into(),

@@ -63,7 +63,7 @@ pub fn page(
         file => manifest.file.as_str(),
         overrides => manifest.overrides.clone(),
         seed_list => manifest.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
-        cpu => machine.cpu.as_str(), threads => machine.threads, system => machine.system.as_str(),
+        cpu => machine.device.iter().chain([&machine.cpu]).cloned().collect::<Vec<_>>().join(", "), threads => machine.threads, system => machine.system.as_str(),
         memory => words::quantity("bytes", machine.memory as f64),
         peak => manifest.peak_memory.map(|peak| words::quantity("bytes", peak as f64)),
         seconds => words::quantity("seconds", manifest.seconds),

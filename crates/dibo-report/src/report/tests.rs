@@ -72,8 +72,13 @@ fn results(
             });
         }
     }
-    let machine =
-        Machine { system: "linux x86_64".into(), cpu: "a CPU".into(), threads: 2, memory: 8_000_000_000 };
+    let machine = Machine {
+        system: "linux x86_64".into(),
+        cpu: "a CPU".into(),
+        threads: 2,
+        memory: 8_000_000_000,
+        device: None,
+    };
     let manifest = Manifest {
         version: "0.1.0".into(),
         name: "small".into(),

@@ -38,7 +38,7 @@ pub struct Manifest {
     pub machine: Machine,
     /// When it began, in seconds since 1970.
     pub started: u64,
-    /// Seconds from start to end, metrics and files included.
+    /// Seconds from start to end, metrics and files included; of all sittings, if it was stopped in between.
     pub seconds: f64,
     /// Peak memory of the process in bytes, where the system tells.
     pub peak_memory: Option<u64>,
@@ -65,6 +65,9 @@ pub struct Machine {
     pub threads: usize,
     /// Memory in bytes.
     pub memory: u64,
+    /// The device that runs were made on, if it was not the CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
 }
 
 /// One setting of an experiment.
