@@ -73,7 +73,7 @@ fn short(value: f64) -> f64 {
 }
 
 impl Kept {
-    /// What is kept of a results folder; `device` where its manifest does not say on which its runs were made.
+    /// What is kept of a results folder; `device` where its manifest does not say it.
     pub fn of(manifest: &Manifest, curves: &Curves, device: Option<&str>) -> Self {
         const POINTS: usize = 40;
         let device = device.or(manifest.machine.device.as_deref());

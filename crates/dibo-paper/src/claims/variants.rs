@@ -106,8 +106,13 @@ pub fn p19(run: &Run<'_>) -> Judged {
         "FAB / PushSum_FAB / PushPull_SOBA; state is the vectors that live from one iteration to the next. \
         A time counts as longer only beyond {noise:.2}×, the spread of equal FAB runs here{}. As printed \
         the steps are in different forms; at equal steps all need about the same number of iterations, and \
-        drawing the graphs takes much of each",
-        if lost { "" } else { "; FAB has the shortest time in every comparison" }
+        drawing the graphs takes much of each{}",
+        if lost { "" } else { "; FAB has the shortest time in every comparison" },
+        if tie {
+            ". Where two keep equally much, FAB is not best in memory, whatever the clock says"
+        } else {
+            ""
+        }
     );
     Ok((margins, each.join("; "), reading))
 }

@@ -176,7 +176,7 @@ pub struct Choices {
     pub smoothing: f64,
     /// Iterations before the given rows are learned from.
     pub warm: usize,
-    /// Factor of the checked loss in these: few rows alone bear only small steps, many beside them larger ones.
+    /// Factor of the checked loss in these: few rows alone bear only small steps.
     pub warm_weight: f64,
     /// Where the ways with a noise matrix start.
     pub from: From,
