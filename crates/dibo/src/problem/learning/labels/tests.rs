@@ -240,7 +240,7 @@ fn a_start_from_checked_rows_counts_them_by_its_weight() {
         |way| Labels::<f64>::new(sites.clone(), net(Model::Linear), way, choices, totals(&sites), 5).unwrap();
     let (n, clean) = (net(Model::Linear).width(), make(Way::CleanOnly));
     let w = random(n, 4);
-    for i in 0..3 {
+    for (i, site) in sites.iter().enumerate() {
         let mut expected = vec![0.0; n];
         clean.single(i, 3, &w, &mut expected);
         expected.iter_mut().for_each(|v| *v *= 0.3);
@@ -252,7 +252,7 @@ fn a_start_from_checked_rows_counts_them_by_its_weight() {
         }
         for way in [Way::Bilevel, Way::Weights] {
             let p = make(way);
-            let width = if way == Way::Weights { sites[i].given } else { 9 };
+            let width = if way == Way::Weights { site.given } else { 9 };
             let (x, mut dx, mut dy, mut dz) =
                 (vec![0.2; width], vec![0.0; width], vec![0.0; n], vec![0.0; n]);
             p.directions(i, 3, Penalty { f: 1.0, g: 1.0 }, [&x, &w, &w], [&mut dx, &mut dy, &mut dz]);
