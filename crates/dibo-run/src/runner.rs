@@ -135,14 +135,14 @@ pub fn results(
     let (runs, curves) = gather(experiment, jobs, records.into_iter());
     let known = metrics(experiment, options)?;
     let about = |name: &String| metric_info(name, known.iter().find(|m| m.name == name));
-    let manifest = Manifest {
+    let mut manifest = Manifest {
         seconds: began.elapsed().as_secs_f64(),
         peak_memory: peak_memory(),
         metrics: curves.metrics.iter().map(about).collect(),
         runs,
-        machine: Machine { device: options.device.as_ref().map(|d| d.name()), ..machine(options.threads) },
         ..before(experiment, options.threads, started)
     };
+    manifest.machine.device = options.device.as_ref().map(|d| d.name());
     Ok((manifest, curves))
 }
 
