@@ -5,7 +5,7 @@ use crate::registry::Registry;
 use crate::section::{Section, Source, did_you_mean};
 use crate::setting::Setting;
 use anyhow::{Context, Result, bail};
-use dibo_report::report::words::symbol;
+use dibo_report::report::words;
 use dibo_report::results::{Figure, Series, check_name};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -205,15 +205,17 @@ impl Registry {
         a: &Section<'_>,
     ) -> Result<Setting> {
         let (problem, algorithm, entry) = self.read(p, a)?;
+        let name = a.get("label").unwrap_or(entry.label);
         let mut series = Series {
-            label: a.get("label").unwrap_or_else(|| entry.label.into()),
+            name: name.into(),
+            label: name.into(),
             algorithm: entry.name.into(),
             settings: Default::default(),
             swept: Vec::new(),
             warnings: Vec::new(),
         };
         for (section, content) in [("problem", p), ("graph", g), ("run", r), ("algorithm", a)] {
-            series.settings.extend(content.settings().map(|(k, v)| (format!("{section}.{k}"), v)));
+            series.settings.extend(content.settings().map(|(k, v)| (format!("{section}.{k}"), v.clone())));
             let swept = content.swept().map(|k| format!("{section}.{k}"));
             series.swept.extend(swept.filter(|k| k != "algorithm.label"));
         }
@@ -335,42 +337,22 @@ fn case<'a>(source: &'a Source, at: usize, table: &DeTable<'_>) -> Result<[Secti
 
 /// Adds what is swept to the labels, and more where two would still be the same.
 fn label(settings: &mut [Setting]) {
-    let labels: Vec<String> = settings
-        .iter()
-        .map(|s| {
-            let parts = s.series.swept.iter().map(|key| {
-                format!("{}={}", symbol(key).replace(' ', "-"), s.series.settings[key].replace(' ', ""))
-            });
-            std::iter::once(s.series.label.clone()).chain(parts).collect::<Vec<_>>().join(" ")
-        })
-        .collect();
+    let labels: Vec<String> = settings.iter().map(|s| words::labelled(&s.series, |_| false)).collect();
     for i in 0..settings.len() {
         let twins: Vec<usize> = (0..settings.len()).filter(|j| labels[*j] == labels[i]).collect();
         let mut differing = BTreeSet::new();
         for j in &twins {
-            for key in settings[i].series.settings.keys().chain(settings[*j].series.settings.keys()) {
-                let differs = settings[i].series.settings.get(key) != settings[*j].series.settings.get(key);
-                if differs
-                    && key.starts_with("algorithm.")
-                    && key != "algorithm.label"
-                    && key != "algorithm.group"
-                {
+            let (one, other) = (&settings[i].series.settings, &settings[*j].series.settings);
+            for key in one.keys().chain(other.keys()).filter(|key| one.get(*key) != other.get(*key)) {
+                let tells = key != "algorithm.label" && key != "algorithm.group";
+                if key.starts_with("algorithm.") && tells {
                     differing.insert(key.clone());
                 }
             }
         }
-        let extra: Vec<String> = differing
-            .iter()
-            .filter_map(|k| {
-                settings[i]
-                    .series
-                    .settings
-                    .get(k)
-                    .map(|v| format!("{}={}", symbol(k).replace(' ', "-"), v.replace(' ', "")))
-            })
-            .collect();
-        settings[i].series.label =
-            std::iter::once(labels[i].clone()).chain(extra).collect::<Vec<_>>().join(" ");
-        settings[i].series.swept.extend(differing);
+        let series = &mut settings[i].series;
+        series.swept.extend(differing);
+        // A key that only the other has says nothing here.
+        series.label = words::labelled(series, |key| !series.settings.contains_key(key));
     }
 }

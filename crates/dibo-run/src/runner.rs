@@ -15,7 +15,8 @@ use dibo::rows::{Real, Threads, View};
 use dibo::theory;
 use dibo::theory::watch::{Observer, Seen};
 use dibo_report::live::{Feed, Live};
-use dibo_report::results::{CurveRow, Curves, Kept, Machine, Manifest, MemoryUse, MetricInfo, RunRecord};
+use dibo_report::results::{CurveRow, Curves, FORMAT, Kept, Machine, Manifest};
+use dibo_report::results::{MemoryUse, MetricInfo, RunRecord};
 use dibo_report::results::{seal, seal_with, unseal, write_file};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -149,6 +150,7 @@ pub fn results(
 /// What can be said of an experiment before it has run.
 pub fn before(experiment: &Experiment, threads: usize, started: SystemTime) -> Manifest {
     Manifest {
+        format: FORMAT,
         version: env!("CARGO_PKG_VERSION").into(),
         name: experiment.name.clone(),
         title: experiment.title.clone(),
@@ -184,7 +186,7 @@ fn metrics(experiment: &Experiment, options: &Options) -> Result<Vec<Metric>> {
     let (mut all, mut seen) = (dibo::metrics::ALWAYS.to_vec(), std::collections::BTreeSet::new());
     let (threads, folder) = (Threads::one(), experiment.folder.as_path());
     for setting in &experiment.settings {
-        if seen.insert(setting.series.settings.get("problem.kind").cloned()) {
+        if seen.insert(setting.series.words("problem.kind")) {
             let place = Place { device: options.device.as_ref(), ..Place::new(folder, &threads) };
             all.extend(open(setting, experiment.seeds[0], place)?.measures());
         }
@@ -385,6 +387,7 @@ pub fn identity(experiment: &Experiment) -> Result<[u8; 32]> {
     for setting in &experiment.settings {
         hash.update(setting.series.label.as_bytes());
         for (key, value) in &setting.series.settings {
+            let value = serde_json::to_string(value)?;
             hash.update(key.as_bytes()).update(b"=").update(value.as_bytes()).update(b"\n");
         }
     }

@@ -1,6 +1,7 @@
 //! Experiment files as text: sweeps are unfolded and sections cut out **in place**, so that every error still
 //! points at the line of the file that the user wrote.
 use anyhow::{Result, anyhow};
+use dibo_report::results::Value;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -122,8 +123,29 @@ struct Entry {
     value: Range<usize>,
     /// Spans of the elements of a swept list; empty for a plain value.
     elements: Vec<Range<usize>>,
+    /// What the elements hold; of a plain value, itself alone.
+    values: Vec<Value>,
     /// Whether a case gave it: then it differs between series like a swept value.
     from_case: bool,
+}
+
+/// A value as its TOML has it. What no type of ours could hold (a date, a number beyond 64 bits) stays as it
+/// was written: whoever reads the key refuses it, with its line.
+fn typed(value: &Spanned<DeValue<'_>>) -> Value {
+    match value.get_ref() {
+        DeValue::Boolean(flag) => Value::Flag(*flag),
+        DeValue::Integer(n) => match i64::from_str_radix(n.as_str(), n.radix()) {
+            Ok(n) => Value::Whole(n),
+            Err(_) => n.as_str().into(),
+        },
+        DeValue::Float(x) => x.as_str().parse::<f64>().map_or_else(|_| x.as_str().into(), Value::from),
+        DeValue::String(text) => Value::Text(text.to_string()),
+        DeValue::Datetime(date) => Value::Text(date.to_string()),
+        DeValue::Array(list) => Value::List(list.iter().map(typed).collect()),
+        DeValue::Table(table) => {
+            Value::Table(table.iter().map(|(key, v)| (key.get_ref().to_string(), typed(v))).collect())
+        }
+    }
 }
 
 impl<'a> Section<'a> {
@@ -152,11 +174,16 @@ impl<'a> Section<'a> {
                     }
                 }
             }
+            let values = match value.get_ref() {
+                DeValue::Array(list) if !elements.is_empty() => list.iter().map(typed).collect(),
+                _ => vec![typed(value)],
+            };
             entries.push(Entry {
                 key: key.get_ref().to_string(),
                 key_span,
                 value: span,
                 elements,
+                values,
                 from_case: false,
             });
         }
@@ -200,16 +227,15 @@ impl<'a> Section<'a> {
         self.entries.iter().filter(|e| e.elements.len() > 1 || e.from_case).map(|e| e.key.as_str())
     }
 
-    /// Every key with the text of its value.
-    pub fn settings(&self) -> impl Iterator<Item = (&str, String)> {
-        self.entries
-            .iter()
-            .map(|e| (e.key.as_str(), self.source.text[self.span(e)].trim().trim_matches('"').to_string()))
+    /// Every key with its value.
+    pub fn settings(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let picked = |e: &Entry| self.picks.get(&e.key).copied().unwrap_or(0);
+        self.entries.iter().map(move |e| (e.key.as_str(), &e.values[picked(e)]))
     }
 
-    /// The text of one value.
-    pub fn get(&self, key: &str) -> Option<String> {
-        self.settings().find(|s| s.0 == key).map(|s| s.1)
+    /// One value that is a text.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.settings().find(|s| s.0 == key)?.1.text()
     }
 
     /// An error at the line of a key, or of the section's header.

@@ -104,7 +104,7 @@ impl Setting {
         part("dibo", env!("CARGO_PKG_VERSION").as_bytes());
         part("version", &self.parameters().version().to_le_bytes());
         for (key, value) in self.series.settings.iter().filter(|(k, _)| *k != "algorithm.label") {
-            part(key, value.as_bytes());
+            part(key, serde_json::to_string(value)?.as_bytes());
         }
         for file in self.files(folder) {
             part(&file.file_name().unwrap_or_default().to_string_lossy(), &contents(&file)?);

@@ -48,12 +48,15 @@ algorithm.lambda = 10
 #[test]
 fn cases_change_settings_together() {
     let e = read(CASES, &[]).unwrap();
-    let of = |e: &Experiment, key: &str| {
-        e.settings.iter().map(|s| s.series.settings[key].clone()).collect::<Vec<_>>()
-    };
+    let of = |e: &Experiment, key: &str| e.settings.iter().map(|s| s.series.words(key)).collect::<Vec<_>>();
     assert_eq!(of(&e, "graph.nu"), ["0.1", "0.1", "0.5"]);
     assert_eq!(of(&e, "problem.omega"), ["1", "2", "3"]);
     assert_eq!(of(&e, "algorithm.lambda"), ["60", "60", "10"]);
+    // They are values, not words: however a number is written, it is the same setting.
+    assert_eq!(e.settings[1].series.settings["problem.omega"].number(), Some(2.0));
+    let rewritten = read(&CASES.replace("0.1", "1.0e-1"), &[]).unwrap();
+    let digest = |e: &Experiment| e.settings[0].digest(&e.folder).unwrap().finalize();
+    assert_eq!((of(&rewritten, "graph.nu"), digest(&rewritten)), (of(&e, "graph.nu"), digest(&e)));
     assert!(e.settings.iter().all(|s| s.series.label.contains("group=one") && s.series.label.contains("ν=")));
     // The command line is stronger than a case.
     assert_eq!(of(&read(CASES, &["graph.nu=0.7"]).unwrap(), "graph.nu"), ["0.7"; 3]);
@@ -131,18 +134,18 @@ eta = 0.005
 fn short(full: &Experiment) -> Vec<String> {
     let mut short = vec!["run.iterations=3".to_string(), "run.every=1".into()];
     let has = |key: &str| full.settings[0].series.settings.get(key);
-    if has("problem.data").is_some_and(|d| d == "files") {
+    if has("problem.data").is_some_and(|d| d.is("files")) {
         short.extend(["problem.files=[]", "problem.test_file=\"\"", "problem.owner=\"\""].map(String::from));
     }
     if has("problem.data").is_some() {
         short.extend(["problem.data=mnist-2500", "problem.test=200"].map(String::from));
-        if has("problem.model").is_some_and(|m| m == "bert") {
+        if has("problem.model").is_some_and(|m| m.is("bert")) {
             short.push("problem.model=linear".into());
         }
         if has("problem.samples").is_some() {
             short.push("problem.samples=0".into());
         }
-        if has("problem.train").is_some_and(|t| t.len() > 4) {
+        if has("problem.train").and_then(|t| t.number()).is_some_and(|t| t >= 1e4) {
             short.extend(["problem.train=2000", "problem.validation=500"].map(String::from));
         }
     }
@@ -186,7 +189,7 @@ fn the_table_s_divergent_rows_are_warned_of_and_no_others() {
     let e = load("sensitivity", &[]).unwrap();
     let mut known = check::Cache::default();
     for setting in &e.settings {
-        let value = |key: &str| setting.series.settings.get(key).map(|v| v.parse::<f64>().unwrap());
+        let value = |key: &str| setting.series.settings.get(key).and_then(|v| v.number());
         let (y, z) = (value("algorithm.eta_y").unwrap(), value("algorithm.eta_z"));
         // The paper's table: ηz below ηy diverges, all else does not.
         let diverges = z.is_some_and(|z| z < y);
@@ -205,7 +208,7 @@ fn rings_are_warned_of_where_they_diverge() {
     let e = load("ring-size", &["run.iterations=50000".into()]).unwrap();
     let mut known = check::Cache::default();
     let mut warned = |blocks: &str, eta: &str, agents: &str| {
-        let text = |s: &Setting, key: &str| s.series.settings.get(key).cloned().unwrap_or_default();
+        let text = |s: &Setting, key: &str| s.series.words(key);
         let wanted = |s: &&Setting| {
             text(s, "problem.blocks") == blocks
                 && text(s, "algorithm.eta_x") == eta

@@ -1,9 +1,9 @@
 //! C2, C4 to C8 and C10: hyper-cleaning in time, over unlike agents, networks and model sizes.
 use super::bounds::*;
-use super::learning::{ACCURACY, baselines, chosen, fabs, label, last, values};
+use super::learning::{ACCURACY, baselines, chosen, corrupt, fabs, last, rates};
 use dibo_report::judge::{Judged, Margin, Run, fit, list};
 use dibo_report::report::average::Point;
-use dibo_report::report::words::{quantity, without};
+use dibo_report::report::words::{self, quantity};
 
 /// The series of one method at each value of a setting, smallest value first.
 struct Sweep {
@@ -31,7 +31,7 @@ fn sweeps(run: &Run<'_>, key: &str) -> Result<Vec<Sweep>, String> {
     let mut found: Vec<Sweep> = Vec::new();
     for i in run.series(|_| true) {
         let Some(value) = run.number(i, key) else { continue };
-        let name = without(&label(run, i), &[(key, run.text(i, key))]);
+        let name = words::labelled(&run.manifest.series[i], |swept| swept == key);
         match found.iter_mut().find(|s| s.name == name) {
             Some(known) => known.at.push((value, i)),
             None => found.push(Sweep { name, at: vec![(value, i)] }),
@@ -70,8 +70,8 @@ fn value_at(curve: &[Point], x: f64) -> f64 {
 /// FAB above all baselines in time.
 pub fn c2(run: &Run<'_>) -> Judged {
     let (mut texts, mut margins) = (Vec::new(), Vec::new());
-    for cr in values(run, &run.series(|_| true), "problem.cr") {
-        let here = |i: &usize| run.text(*i, "problem.cr") == cr;
+    for cr in rates(run)? {
+        let here = |i: &usize| corrupt(run, *i, cr);
         let ours: Vec<usize> = fabs(run, true).into_iter().filter(here).collect();
         if ours.is_empty() {
             return Err("FAB was not run".into());

@@ -283,7 +283,7 @@ pub fn p12(run: &Run<'_>) -> Judged {
         let Some(sgd) = cell.series.iter().find(|i| run.algorithm(**i) == "dl-push-sgd") else { continue };
         for saga in cell.series.iter().filter(|i| run.algorithm(**i) == "dl-push-saga") {
             let gaps =
-                if run.text(*saga, "algorithm.tracking") == "false" { &mut plain } else { &mut tracked };
+                if run.flag(*saga, "algorithm.tracking") == Some(false) { &mut plain } else { &mut tracked };
             gaps.push(gap(run, *sgd, *saga));
         }
     }
@@ -364,7 +364,7 @@ pub fn p14(run: &Run<'_>) -> Judged {
     let reading = format!(
         "seconds to a relative error of {level} with n = {}; the printed steps of the baselines differ by \
         up to fifty times, and this decides",
-        run.text(fab, "problem.agents")
+        run.words(fab, "problem.agents")
     );
     Ok((vec![margin], list(each), reading))
 }
@@ -376,7 +376,7 @@ pub fn p15(run: &Run<'_>) -> Judged {
     let (mut margins, mut notes) = (Vec::new(), Vec::new());
     for (key, other, sign) in keys {
         let less = |a: usize, b: usize| {
-            run.number(a, key) < run.number(b, key) && run.text(a, other) == run.text(b, other)
+            run.number(a, key) < run.number(b, key) && run.value(a, other) == run.value(b, other)
         };
         let pairs: Vec<_> = cells
             .iter()
@@ -395,8 +395,8 @@ pub fn p15(run: &Run<'_>) -> Judged {
                 "{who} {} → {} as {sign} goes from {} to {}",
                 span(from),
                 span(to),
-                run.text(i, key),
-                run.text(j, key)
+                run.words(i, key),
+                run.words(j, key)
             ));
             margins.push(Margin::ratio(format!("{sign} for {who}"), WORSE, growth.0));
         };

@@ -19,15 +19,21 @@ pub fn baselines(run: &Run<'_>) -> Vec<usize> {
     run.series(|i| run.algorithm(i) != "fab" && run.text(i, "algorithm.train_on") != "validation")
 }
 
-/// The values of a setting among these series, in order of appearance.
-pub fn values(run: &Run<'_>, series: &[usize], key: &str) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    for i in series {
-        if !found.iter().any(|v| v == run.text(*i, key)) {
-            found.push(run.text(*i, key).into());
+/// Whether a series has this share of wrong labels.
+pub fn corrupt(run: &Run<'_>, series: usize, cr: f64) -> bool {
+    run.number(series, "problem.cr") == Some(cr)
+}
+
+/// The shares of wrong labels of an experiment, in order of appearance.
+pub fn rates(run: &Run<'_>) -> Result<Vec<f64>, String> {
+    let mut found: Vec<f64> = Vec::new();
+    for i in run.series(|_| true) {
+        let cr = run.number(i, "problem.cr").ok_or("the share of wrong labels, problem.cr, is not given")?;
+        if !found.contains(&cr) {
+            found.push(cr);
         }
     }
-    found
+    Ok(found)
 }
 
 /// The series with the highest accuracy at the end, and that accuracy.
@@ -55,14 +61,13 @@ pub fn label(run: &Run<'_>, series: usize) -> String {
 }
 
 /// A corruption rate, FAB's chosen series and its accuracy, the best baseline and its accuracy.
-type Lead = (String, usize, f64, usize, f64);
+type Lead = (f64, usize, f64, usize, f64);
 
 /// FAB's chosen series against the best baseline, for each corruption rate.
 fn lead(run: &Run<'_>) -> Result<Vec<Lead>, String> {
-    let all: Vec<usize> = run.series(|_| true);
     let mut rows = Vec::new();
-    for cr in values(run, &all, "problem.cr") {
-        let here = |i: &usize| run.text(*i, "problem.cr") == cr;
+    for cr in rates(run)? {
+        let here = |i: &usize| corrupt(run, *i, cr);
         let ours: Vec<usize> = fabs(run, true).into_iter().filter(here).collect();
         let first = *ours.first().ok_or("FAB was not run")?;
         // A FAB that diverged with every setting has lost, whoever else was run.
@@ -82,12 +87,12 @@ fn ahead_at(run: &Run<'_>, tau: f64) -> Judged {
     }
     let (mut texts, mut margins, mut won_best, mut all) = (Vec::new(), Vec::new(), 0, 0);
     for (cr, fab, accuracy, other, top) in lead(run)? {
-        let here = at.iter().copied().filter(|i| run.text(*i, "problem.cr") == cr);
+        let here = at.iter().copied().filter(|i| corrupt(run, *i, cr));
         let (rival, there) = best(run, here).ok_or("no baseline was run to an end at this τ")?;
         all += 1;
         won_best += usize::from(accuracy > top);
         margins.push(Margin::new(format!("cr = {cr}"), accuracy - there).unit("points"));
-        for i in fabs(run, true).into_iter().filter(|i| *i != fab && run.text(*i, "problem.cr") == cr) {
+        for i in fabs(run, true).into_iter().filter(|i| *i != fab && corrupt(run, *i, cr)) {
             let what = format!("cr = {cr}, {}", run.name(i));
             let margin = Margin::new(what, last(run, i, ACCURACY) - there).unit("points");
             margins.push(margin.only_if(!run.failed(i)));
@@ -182,9 +187,9 @@ pub fn h4(run: &Run<'_>) -> Judged {
 }
 
 /// The corruption rates in order, smallest first; two are needed.
-fn rates(run: &Run<'_>) -> Result<Vec<String>, String> {
-    let mut rates = values(run, &run.series(|_| true), "problem.cr");
-    rates.sort_by(|a, b| a.parse().unwrap_or(f64::NAN).total_cmp(&b.parse().unwrap_or(f64::NAN)));
+fn growing_rates(run: &Run<'_>) -> Result<Vec<f64>, String> {
+    let mut rates = rates(run)?;
+    rates.sort_by(f64::total_cmp);
     if rates.len() < 2 {
         Err("one corruption rate alone says nothing about growth".into())
     } else {
@@ -194,14 +199,14 @@ fn rates(run: &Run<'_>) -> Result<Vec<String>, String> {
 
 /// The baselines degrade strongly as cr grows.
 pub fn c3(run: &Run<'_>) -> Judged {
-    let rates = rates(run)?;
-    let (low, high) = (&rates[0], &rates[rates.len() - 1]);
+    let rates = growing_rates(run)?;
+    let (low, high) = (rates[0], rates[rates.len() - 1]);
     let (mut falls, mut margins) = (Vec::new(), Vec::new());
-    for i in baselines(run).into_iter().filter(|i| run.text(*i, "problem.cr") == low) {
+    for i in baselines(run).into_iter().filter(|i| corrupt(run, *i, low)) {
         let twin = baselines(run).into_iter().find(|j| {
-            run.text(*j, "problem.cr") == high
+            corrupt(run, *j, high)
                 && run.algorithm(*j) == run.algorithm(i)
-                && run.text(*j, "algorithm.tau") == run.text(i, "algorithm.tau")
+                && run.value(*j, "algorithm.tau") == run.value(i, "algorithm.tau")
         });
         let Some(j) = twin else { continue };
         let (name, a, b) = (run.name(i), last(run, i, ACCURACY), last(run, j, ACCURACY));
@@ -221,8 +226,8 @@ pub fn c3(run: &Run<'_>) -> Judged {
 
 /// FAB's lead grows with cr.
 pub fn c9(run: &Run<'_>) -> Judged {
-    let (rates, rows) = (rates(run)?, lead(run)?);
-    let leads: Vec<(&String, f64)> =
+    let (rates, rows) = (growing_rates(run)?, lead(run)?);
+    let leads: Vec<(&f64, f64)> =
         rates.iter().filter_map(|cr| rows.iter().find(|r| r.0 == *cr).map(|r| (cr, r.2 - r.4))).collect();
     let growth = leads.windows(2).map(|w| w[1].1 - w[0].1).fold(f64::INFINITY, f64::min);
     let text = list(leads.iter().map(|(cr, lead)| format!("{lead:+.2} points at cr={cr}")));

@@ -1,6 +1,6 @@
 //! B1 to B3: reviews with wrong labels.
 use super::bounds::*;
-use super::learning::{ACCURACY, baselines, best, chosen, fabs, values};
+use super::learning::{ACCURACY, baselines, best, chosen, corrupt, fabs, rates};
 use dibo_report::judge::{Judged, Margin, Run, list};
 
 /// FAB against the best baseline wherever both were run.
@@ -63,14 +63,14 @@ pub fn b3(run: &Run<'_>) -> Judged {
         reached.map_or(f64::INFINITY, |p| p.x)
     };
     let (mut margins, mut texts) = (Vec::new(), Vec::new());
-    for cr in values(run, &run.series(|_| true), "problem.cr") {
-        let here = |i: &usize| run.text(*i, "problem.cr") == cr;
+    for cr in rates(run)? {
+        let here = |i: &usize| corrupt(run, *i, cr);
         let least = |all: Vec<usize>| all.into_iter().filter(here).map(time).fold(f64::INFINITY, f64::min);
         let (fab, rival) = (least(fabs(run, true)), least(baselines(run)));
         if fab.is_infinite() && rival.is_infinite() {
             return Err(format!("at cr = {cr} nobody came to {REVIEWS_LEVEL} %"));
         }
-        let small = cr.parse::<f64>().is_ok_and(|cr| cr <= 0.2);
+        let small = cr <= 0.2;
         let (ahead, behind) = if small { (rival, fab) } else { (fab, rival) };
         margins.push(Margin::ratio(format!("cr = {cr}"), ahead, behind));
         texts.push(format!("cr={cr}: FAB {fab:.0} s, the fastest baseline {rival:.0} s"));

@@ -5,7 +5,7 @@ use dibo_report::judge::{Class, Judged, Margin, Run, fit, list, power};
 /// that step.
 fn best(run: &Run<'_>, blocks: bool) -> Vec<(f64, f64, f64)> {
     let mut found: Vec<(f64, f64, f64)> = Vec::new();
-    for i in run.series(|i| (run.text(i, "problem.blocks") == "true") == blocks && run.all_reached(i)) {
+    for i in run.series(|i| (run.flag(i, "problem.blocks") == Some(true)) == blocks && run.all_reached(i)) {
         let (Some(n), Some(eta)) = (run.number(i, "problem.agents"), run.number(i, "algorithm.eta_x")) else {
             continue;
         };

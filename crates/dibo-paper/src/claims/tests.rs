@@ -3,7 +3,7 @@
 use super::*;
 use dibo_report::judge::power;
 use dibo_report::report::claims::Verdict;
-use dibo_report::results::{CurveRow, Machine, MemoryUse, MetricInfo, RunRecord, Series};
+use dibo_report::results::{CurveRow, FORMAT, Machine, MemoryUse, MetricInfo, RunRecord, Series, Value};
 use std::collections::BTreeMap;
 
 /// A made-up series: settings, outcome, iterations and the curve of one metric.
@@ -142,11 +142,12 @@ fn results(fakes: Vec<Fake>, seeds: &[u64]) -> (Manifest, Curves) {
     metrics.dedup();
     let (mut series, mut runs, mut rows) = (Vec::new(), Vec::new(), Vec::new());
     for (index, f) in fakes.into_iter().enumerate() {
-        let settings: BTreeMap<String, String> =
-            f.settings.iter().map(|(k, v)| (k.to_string(), v.clone())).collect();
+        let typed = |v: &String| serde_json::from_str(v).unwrap_or(Value::Text(v.clone()));
+        let settings: BTreeMap<String, Value> =
+            f.settings.iter().map(|(k, v)| (k.to_string(), typed(v))).collect();
         let swept = settings.keys().cloned().collect();
-        let (label, algorithm) = (f.algorithm.to_string(), f.algorithm.to_string());
-        series.push(Series { label, algorithm, settings, swept, warnings: vec![] });
+        let [name, label, algorithm] = [f.algorithm; 3].map(String::from);
+        series.push(Series { name, label, algorithm, settings, swept, warnings: vec![] });
         for &seed in seeds {
             let outcome = if seed == 1 { f.second.unwrap_or(f.outcome) } else { f.outcome };
             runs.push(RunRecord { series: index, seed, outcome: outcome.into(), ..f.record(seed) });
@@ -154,6 +155,7 @@ fn results(fakes: Vec<Fake>, seeds: &[u64]) -> (Manifest, Curves) {
         }
     }
     let manifest = Manifest {
+        format: FORMAT,
         version: "0".into(),
         name: "made-up".into(),
         title: String::new(),
@@ -627,7 +629,7 @@ fn growing_penalties() {
                 .metric(metric)
                 .curve(&[1.0, end])
         };
-        vec![one("60", fixed), one("80", fixed), one("{ start = 1, power = 0.5 }", growing)]
+        vec![one("60", fixed), one("80", fixed), one(r#"{ "start": 1, "power": 0.5 }"#, growing)]
     };
     assert_eq!(verdict("G1", both("relative_error", 0.5, 0.4)), Verdict::Holds);
     assert_eq!(verdict("G1", both("relative_error", 0.5, 0.49)), Verdict::DoesNotHold);
@@ -693,7 +695,7 @@ fn praise_of_errors() -> Vec<Praise> {
         ("P19", vec![state("fab", 90), state("push-sum-fab", 120), state("push-pull-soba", 110)], "fab"),
         ("P20", vec![dl("centralized-fab", 0.4), dl("fab", 0.5)], "centralized-fab"),
         ("T1", [1e3, 1e4, 1e5, 1e6].map(length).into(), "fab"),
-        ("G1", vec![penalty("60", 0.5), penalty("{ start = 1, power = 0.5 }", 0.4)], "fab"),
+        ("G1", vec![penalty("60", 0.5), penalty(r#"{ "start": 1, "power": 0.5 }"#, 0.4)], "fab"),
     ]
 }
 
@@ -879,7 +881,7 @@ fn also_hold_of_accuracies() -> Vec<(&'static str, Vec<Fake>)> {
                 })
                 .into(),
         ),
-        ("G2", vec![penalty("60", 80.0), penalty("{ start = 1, power = 0.5 }", 81.0)]),
+        ("G2", vec![penalty("60", 80.0), penalty(r#"{ "start": 1, "power": 0.5 }"#, 81.0)]),
         ("BENCH", vec![fake("centralized-fab", &bench).metric("test_accuracy_z").curve(&[10.0, 86.0])]),
         ("B1", vec![review("fab", "0.4", &[50.0, 84.0]), review("push-pull", "0.4", &[50.0, 80.0])]),
         ("B2", vec![review("fab", "0.4", &[1.0, 80.0, 60.0, 84.0])]),

@@ -168,14 +168,14 @@ fn contests(run: &Run<'_>, metric: &str, upwards: bool) -> Vec<Contest> {
     let mut all: Vec<Contest> = Vec::new();
     for i in run.of("fab") {
         let end = run.mean(i, |r| r.last.get(metric).copied().unwrap_or(f64::NAN));
-        let name = format!("{} K = {}", run.text(i, "algorithm.group"), run.text(i, "run.iterations"))
+        let name = format!("{} K = {}", run.text(i, "algorithm.group"), run.words(i, "run.iterations"))
             .trim()
             .to_string();
         let at = all.iter().position(|c| c.name == name).unwrap_or_else(|| {
             all.push(Contest { name, fixed: Vec::new(), growing: Vec::new(), tried: false });
             all.len() - 1
         });
-        let grows = run.text(i, "algorithm.lambda").contains("power");
+        let grows = run.value(i, "algorithm.lambda").is_some_and(|l| l.get("power").is_some());
         all[at].tried |= grows;
         let list = if grows { &mut all[at].growing } else { &mut all[at].fixed };
         if end.is_finite() && !run.failed(i) {
@@ -200,7 +200,7 @@ fn growing(
         return Err("this needs runs with fixed penalties and with schedules".into());
     }
     let best = |c: &Contest| c.growing.first().copied();
-    let lambda = |i: usize| run.text(i, "algorithm.lambda").replace(' ', "");
+    let lambda = |i: usize| run.words(i, "algorithm.lambda").replace(' ', "");
     let line = |c: &Contest| {
         let (f, fi) = c.fixed[0];
         let schedule = best(c).map_or("every schedule diverges".into(), |(g, i)| {
@@ -239,7 +239,10 @@ pub fn t4(run: &Run<'_>) -> Judged {
         // At rest: the last tenth of the run changes it by less than a per cent.
         let rest = (run.end(i, "hypergradient") / bias - 1.0).abs() < 0.01;
         if !rest {
-            return Err(format!("the run with λ = {} has not come to rest", run.text(i, "algorithm.lambda")));
+            return Err(format!(
+                "the run with λ = {} has not come to rest",
+                run.words(i, "algorithm.lambda")
+            ));
         }
         points.extend(run.number(i, "algorithm.lambda").map(|lambda| (lambda, bias)));
     }

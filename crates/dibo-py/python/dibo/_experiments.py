@@ -457,7 +457,7 @@ def plot(
 def _manifest(labels: list[str], metrics: list[str], seeds: list[int]) -> dict[str, Any]:
     """As much of a manifest as a picture needs."""
     info = [{"name": name, "label": name.replace("_", " "), "unit": "", "better": ""} for name in metrics]
-    series = [{"label": label, "algorithm": "", "settings": {}, "swept": []} for label in labels]
+    series = [{"name": label, "label": label, "algorithm": "", "settings": {}, "swept": []} for label in labels]
     return {
         "version": _core.__version__,
         "name": "python",

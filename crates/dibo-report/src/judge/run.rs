@@ -1,6 +1,6 @@
 //! What the judges ask of a run.
 use crate::report::average::{Point, mean_line};
-use crate::results::{Curves, Manifest, RunRecord};
+use crate::results::{Curves, Manifest, RunRecord, Value};
 
 /// A run's results.
 pub struct Run<'a> {
@@ -56,14 +56,32 @@ impl Run<'_> {
         &self.manifest.series[series].algorithm
     }
 
-    /// A setting's text; empty if it is not given.
+    /// A setting's value, if it is given.
+    pub fn value(&self, series: usize, key: &str) -> Option<&Value> {
+        self.manifest.series[series].settings.get(key)
+    }
+
+    /// A setting that is a text; empty if it is not given.
     pub fn text(&self, series: usize, key: &str) -> &str {
-        self.manifest.series[series].settings.get(key).map_or("", String::as_str)
+        self.value(series, key).and_then(Value::text).unwrap_or_default()
     }
 
     /// A setting as a number; the first one of a list.
     pub fn number(&self, series: usize, key: &str) -> Option<f64> {
-        self.text(series, key).trim_start_matches('[').split([',', ']']).next()?.trim().parse().ok()
+        self.value(series, key)?.number()
+    }
+
+    /// A setting that is true or false.
+    pub fn flag(&self, series: usize, key: &str) -> Option<bool> {
+        match self.value(series, key)? {
+            Value::Flag(flag) => Some(*flag),
+            _ => None,
+        }
+    }
+
+    /// A setting in words; empty if it is not given.
+    pub fn words(&self, series: usize, key: &str) -> String {
+        self.manifest.series[series].words(key)
     }
 
     /// The runs of a series.
@@ -149,14 +167,14 @@ impl Run<'_> {
 
     /// Series of the same problem, graph and plan together, in order of appearance.
     pub fn cells(&self) -> Vec<Cell> {
-        let mut cells: Vec<(Vec<(&String, &String)>, Cell)> = Vec::new();
+        let mut cells: Vec<(Vec<(&String, &Value)>, Cell)> = Vec::new();
         for i in self.series(|_| true) {
             let series = &self.manifest.series[i];
             let key: Vec<_> =
                 series.settings.iter().filter(|(key, _)| !key.starts_with("algorithm.")).collect();
             let swept = series.swept.iter().filter(|key| !key.starts_with("algorithm."));
             let name = swept
-                .map(|key| format!("{}={}", crate::report::words::symbol(key), self.text(i, key)))
+                .map(|key| format!("{}={}", crate::report::words::symbol(key), self.words(i, key)))
                 .collect::<Vec<_>>()
                 .join(" ");
             match cells.iter_mut().find(|(known, _)| *known == key) {
@@ -169,8 +187,7 @@ impl Run<'_> {
 
     /// The label of a series without what is swept.
     pub fn name(&self, series: usize) -> String {
-        let label = &self.manifest.series[series].label;
-        label.split_whitespace().filter(|part| !part.contains('=')).collect::<Vec<_>>().join(" ")
+        self.manifest.series[series].name.clone()
     }
 }
 

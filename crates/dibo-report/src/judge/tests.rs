@@ -1,7 +1,7 @@
 //! What every claim is held to, whoever judges it.
 use super::*;
 use crate::report::Body;
-use crate::results::{Machine, RunRecord, Series};
+use crate::results::{FORMAT, Machine, RunRecord, Series};
 
 const JUDGES: &[Judge] = &[
     Judge::new("EASY", "It always holds", |_| Ok((vec![Margin::fact("", true)], "1".into(), "so".into())))
@@ -15,6 +15,7 @@ const JUDGES: &[Judge] = &[
 /// Two series with seeds 3 and 4, and how each run ended; an empty word for no run.
 fn results(outcomes: [[&str; 2]; 2]) -> Manifest {
     let series = |label: &str| Series {
+        name: label.into(),
         label: label.into(),
         algorithm: "a".into(),
         settings: Default::default(),
@@ -39,6 +40,7 @@ fn results(outcomes: [[&str; 2]; 2]) -> Manifest {
     };
     let all = (0..2).flat_map(|i| (0..2).map(move |j| (i, j))).filter(|(i, j)| !outcomes[*i][*j].is_empty());
     Manifest {
+        format: FORMAT,
         version: String::new(),
         name: "small".into(),
         title: String::new(),

@@ -1,6 +1,6 @@
 //! The page over HTTP: who may see it, what it tells, and that the wish to stop arrives.
 use super::*;
-use crate::results::{Machine, Series};
+use crate::results::{FORMAT, Machine, Series};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -9,6 +9,7 @@ fn manifest() -> Manifest {
     let bad = "</script><script>alert(1)</script>";
     let machine = Machine { system: String::new(), cpu: String::new(), threads: 1, memory: 0, device: None };
     let series = Series {
+        name: bad.into(),
         label: bad.into(),
         algorithm: "fab".into(),
         settings: BTreeMap::new(),
@@ -16,6 +17,7 @@ fn manifest() -> Manifest {
         warnings: vec![bad.into()],
     };
     Manifest {
+        format: FORMAT,
         version: "0".into(),
         name: "small".into(),
         title: bad.into(),

@@ -1,13 +1,13 @@
 //! Several results folders side by side: one page with their series on the same axes, what differs in the
 //! results, and which settings differ.
 use super::{Body, Extra, average, page, table, words};
-use crate::results::{CurveRow, Curves, Manifest, Series, check_name, write_file};
+use crate::results::{CurveRow, Curves, Manifest, Series, Value, check_name, write_file};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The setting by which series say of which folder they are.
-const FOLDER: &str = "folder";
+pub(super) const FOLDER: &str = "folder";
 
 /// A results folder under the name that the page gives it.
 pub struct Part {
@@ -127,7 +127,8 @@ fn merged(parts: &[Part]) -> Result<(Manifest, Curves)> {
 fn of_folder(series: &Series, folder: &str) -> Series {
     let mut one = series.clone();
     one.algorithm = series.label.clone();
-    one.label = format!("{} · {folder}", series.label);
+    one.name = format!("{} · {folder}", series.name);
+    one.label = words::labelled(&one, |_| false);
     one.settings.insert(FOLDER.into(), folder.into());
     one.swept.push(FOLDER.into());
     one
@@ -205,9 +206,9 @@ fn percent(part: f64) -> String {
 fn settings(parts: &[Part]) -> Option<Extra> {
     let of_series = |part: &Part, key: &str| {
         let values = part.manifest.series.iter().filter_map(|series| series.settings.get(key));
-        let mut kept: Vec<&str> = Vec::new();
-        for value in values {
-            if !kept.contains(&value.as_str()) {
+        let mut kept: Vec<String> = Vec::new();
+        for value in values.map(Value::to_string) {
+            if !kept.contains(&value) {
                 kept.push(value);
             }
         }

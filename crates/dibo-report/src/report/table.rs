@@ -1,6 +1,6 @@
 //! The outcome table: one row per series, for the page and for the terminal.
 use super::{average, words};
-use crate::results::{Manifest, RunRecord, Series};
+use crate::results::{Manifest, RunRecord, Series, Value};
 
 /// A table with its head; `right` marks columns of numbers.
 pub struct Table {
@@ -36,8 +36,7 @@ pub fn outcome(manifest: &Manifest) -> Table {
     let metrics = main_metrics(manifest);
     let products = manifest.runs.iter().any(|run| run.products > 0);
     // Where the labels say all that is swept, a column of settings would only repeat them.
-    let value =
-        |series: &Series, key: &String| series.settings.get(key).cloned().unwrap_or_else(|| "–".into());
+    let value = |series: &Series, key: &String| series.settings.get(key).map_or("–".into(), Value::to_string);
     let swept = manifest
         .series
         .iter()

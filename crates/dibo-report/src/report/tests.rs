@@ -1,7 +1,7 @@
 //! Reports from small made-up results, sound and degenerate.
 use super::claims::Verdict;
 use super::*;
-use crate::results::{CurveRow, Figure, Machine, MetricInfo, RunRecord, Series};
+use crate::results::{CurveRow, FORMAT, Figure, Machine, MetricInfo, RunRecord, Series, Value};
 use std::collections::BTreeMap;
 
 fn figure(kind: &str, x: &str, y: &str, log: &str) -> Figure {
@@ -29,9 +29,10 @@ fn results(
     let mut curves = Curves { metrics: vec!["error".into()], rows: Vec::new() };
     let (mut series, mut runs) = (Vec::new(), Vec::new());
     for index in 0..2 {
-        let settings = BTreeMap::from([("graph.nu".to_string(), format!("0.{index}"))]);
-        let (label, swept) = (format!("FAB ν=0.{index}"), vec!["graph.nu".into()]);
+        let settings = BTreeMap::from([("graph.nu".to_string(), Value::from(0.1 * index as f64))]);
+        let (label, swept) = (format!("FAB ν={}", 0.1 * index as f64), vec!["graph.nu".into()]);
         series.push(Series {
+            name: "FAB".into(),
             label,
             algorithm: "fab".into(),
             settings,
@@ -80,6 +81,7 @@ fn results(
         device: None,
     };
     let manifest = Manifest {
+        format: FORMAT,
         version: "0.1.0".into(),
         name: "small".into(),
         title: "A <small> & made-up run".into(),
@@ -266,7 +268,7 @@ fn the_table_fits_the_terminal_whatever_the_labels() {
         let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace()).count();
         assert!(label.split(' ').all(|word| letters(word) > 24 || text.contains(word)), "{text}");
         assert!(width > 1 || text.contains("penalty-form=normalised"), "{text}");
-        assert!(text.contains("FAB ν=0.0") && text.contains("1 diverged, 1 reached"), "{text}");
+        assert!(text.contains("FAB ν=0 ") && text.contains("1 diverged, 1 reached"), "{text}");
     }
 }
 
@@ -305,7 +307,7 @@ fn no_text_can_become_a_part_of_the_page() {
     manifest.metrics[0].label = bad.into();
     manifest.metrics[0].unit = bad.into();
     for series in &mut manifest.series {
-        series.label = bad.into();
+        (series.name, series.label) = (bad.into(), bad.into());
         series.warnings = vec![bad.into()];
         series.settings.insert("graph.nu".into(), bad.into());
     }
@@ -364,7 +366,7 @@ fn folders_side_by_side_show_what_differs() {
         let (mut manifest, curves) =
             results(|s, seed, _| worse * (1.0 + s as f64) + seed as f64, &[0, 10, 20], "finished");
         for series in &mut manifest.series {
-            series.settings.insert("algorithm.eta_x".into(), format!("0.{nth}"));
+            series.settings.insert("algorithm.eta_x".into(), (0.1 * nth as f64).into());
         }
         let own = dir.join(["old", "new"][nth]);
         std::fs::create_dir_all(&own).unwrap();
@@ -377,8 +379,8 @@ fn folders_side_by_side_show_what_differs() {
     let page = std::fs::read_to_string(page).unwrap();
     for part in [
         "old and new",
-        "FAB ν=0.0 · old",
-        "FAB ν=0.1 · new",
+        "FAB · old ν=0",
+        "FAB · new ν=0.1",
         "algorithm.eta_x",
         "new − old",
         // The first series ends at 1 and 2 in one folder and at 3 and 4 in the other: 2 more of each seed.

@@ -1,5 +1,5 @@
 //! Words and units a reader expects: "relative error", "12.5 MB", "ν = 0.3".
-use crate::results::{Manifest, MetricInfo};
+use crate::results::{Manifest, MetricInfo, Series};
 
 /// A column's or metric's name for an axis or a table head: a metric says its own.
 pub fn label(manifest: &Manifest, name: &str) -> String {
@@ -93,21 +93,13 @@ pub fn symbol(key: &str) -> String {
     format!("{sign}{tail}")
 }
 
-/// A label without the parts `name=value` that the reader sees elsewhere (a panel's title, the axis).
-pub fn without(label: &str, settings: &[(&str, &str)]) -> String {
-    let hidden = |part: &str| {
-        let Some((name, value)) = part.trim_end_matches([',', ';']).split_once('=') else { return false };
-        settings.iter().any(|(key, hidden)| {
-            value == hidden.replace(' ', "")
-                && (name == symbol(key).replace(' ', "-")
-                    || name == *key
-                    || key.rsplit('.').next() == Some(name))
-        })
-    };
-    let kept: Vec<&str> = label.split_whitespace().filter(|part| !hidden(part)).collect();
-    let text = kept.join(" ");
-    let text = text.trim_end_matches([',', ';', ' ']);
-    if text.is_empty() { label.into() } else { text.into() }
+/// A series' label without those swept settings that the reader sees elsewhere (a panel's title, the axis).
+pub fn labelled(series: &Series, hidden: impl Fn(&str) -> bool) -> String {
+    let parts = series.swept.iter().filter(|key| !hidden(key)).map(|key| {
+        let (sign, value) = (symbol(key).replace(' ', "-"), series.words(key).replace(' ', ""));
+        format!("{sign}={value}")
+    });
+    std::iter::once(series.name.clone()).chain(parts).collect::<Vec<_>>().join(" ")
 }
 
 /// A number with four digits at most, in powers of ten where that is shorter.
@@ -224,22 +216,26 @@ pub fn quantity(name: &str, value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::Value;
 
     #[test]
     fn words_are_human() {
         assert_eq!(column("bytes_per_iteration"), "bytes sent per iteration");
         assert_eq!(symbol("algorithm.eta_x"), "ηx");
         assert_eq!(symbol("graph.kind"), "graph");
-        assert_eq!(without("FAB λ=60, ν=0.3", &[("graph.nu", "0.3")]), "FAB λ=60");
-        assert_eq!(without("FAB τ=0.3 ν=0.3", &[("graph.nu", "0.3")]), "FAB τ=0.3");
-        assert_eq!(
-            without(
-                "FAB noise-on=state weights=[1,2]",
-                &[("problem.noise_on", "state"), ("graph.weights", "[1, 2]")]
-            ),
-            "FAB"
-        );
-        assert_eq!(without("ν=0.3", &[("graph.nu", "0.3")]), "ν=0.3");
+        let weights = Value::List(vec![Value::Whole(1), Value::Whole(2)]);
+        let settings =
+            [("problem.noise_on", "state".into()), ("graph.nu", 0.3.into()), ("graph.weights", weights)];
+        let series = Series {
+            name: "FAB".into(),
+            label: String::new(),
+            algorithm: "fab".into(),
+            swept: settings.iter().map(|(key, _)| key.to_string()).collect(),
+            settings: settings.map(|(key, value)| (key.to_string(), value)).into(),
+            warnings: Vec::new(),
+        };
+        assert_eq!(labelled(&series, |_| false), "FAB noise-on=state ν=0.3 weights=[1,2]");
+        assert_eq!(labelled(&series, |key| key != "graph.nu"), "FAB ν=0.3");
         assert_eq!(quantity("bytes", 12_500_000.0), "12.5 MB");
         assert_eq!(quantity("seconds", 0.00213), "2.13 ms");
         assert_eq!(quantity("seconds", 0.0), "0 µs");

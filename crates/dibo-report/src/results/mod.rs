@@ -5,6 +5,7 @@ mod figure;
 mod metric;
 pub mod store;
 mod table;
+mod value;
 
 use anyhow::{Context, Result, bail};
 pub use curves::{COLUMNS, CurveRow, Curves};
@@ -15,10 +16,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 pub use store::{Folder, Kept, check_name, seal, seal_with, unseal, verify, write_file, write_file_with};
 pub use table::{Column, write_table};
+pub use value::Value;
+
+/// What a manifest means by its keys: 2 since settings are typed.
+pub const FORMAT: u32 = 2;
 
 /// Everything about an experiment but its curves; `manifest.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Manifest {
+    /// [`FORMAT`]; 0 in manifests from before there was one.
+    #[serde(default)]
+    pub format: u32,
     /// Version of dibo.
     pub version: String,
     /// Short name: the experiment file's, and the folder's.
@@ -73,17 +81,26 @@ pub struct Machine {
 /// One setting of an experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Series {
-    /// For legends and tables: the algorithm and what is swept, such as `FAB λ=60`.
+    /// What the method is called, such as `FAB`.
+    pub name: String,
+    /// For legends and tables: the name and what is swept, such as `FAB λ=60`.
     pub label: String,
     /// Registry name of the algorithm, such as `fab`.
     pub algorithm: String,
-    /// Every setting by its dotted key, such as `graph.nu` or `algorithm.eta_x`, as text.
-    pub settings: BTreeMap<String, String>,
+    /// Every setting by its dotted key, such as `graph.nu` or `algorithm.eta_x`.
+    pub settings: BTreeMap<String, Value>,
     /// Keys whose values differ between series.
     pub swept: Vec<String>,
     /// Warnings that were printed before the run.
     #[serde(default)]
     pub warnings: Vec<String>,
+}
+
+impl Series {
+    /// A setting in words; empty if it is not given.
+    pub fn words(&self, key: &str) -> String {
+        self.settings.get(key).map(Value::to_string).unwrap_or_default()
+    }
 }
 
 /// How one run ended.
@@ -151,8 +168,25 @@ impl Manifest {
         let text = std::fs::read_to_string(&path).with_context(|| {
             format!("cannot read {}; is {} a results folder?", path.display(), dir.display())
         })?;
-        let manifest: Manifest =
-            serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
+        let damaged = || format!("{} is damaged", path.display());
+        /// What can be read of a manifest of any format.
+        #[derive(Deserialize)]
+        struct Age {
+            #[serde(default)]
+            format: u32,
+            version: String,
+        }
+        let age: Age = serde_json::from_str(&text).with_context(damaged)?;
+        if age.format != FORMAT {
+            bail!(
+                "{} was written by dibo {} in format {}, and this one reads format {FORMAT}; `dibo run` with \
+                its experiment file writes it anew",
+                path.display(),
+                age.version,
+                age.format
+            );
+        }
+        let manifest: Manifest = serde_json::from_str(&text).with_context(damaged)?;
         if let Some(run) = manifest.runs.iter().find(|run| run.series >= manifest.series.len()) {
             bail!(
                 "{} is damaged: a run names series {} but there are {}",
@@ -173,6 +207,10 @@ mod tests {
     fn a_damaged_manifest_gives_one_clear_line() {
         let dir = std::env::temp_dir().join(format!("dibo-manifest-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
+        // Settings were text once: what a judge would read out of them is nothing.
+        std::fs::write(dir.join("manifest.json"), "{\"version\": \"0.1.0\", \"runs\": []}").unwrap();
+        let error = format!("{:#}", Manifest::read(&dir).unwrap_err());
+        assert!(error.contains("written by dibo 0.1.0 in format 0") && error.contains("dibo run"), "{error}");
         std::fs::write(dir.join("manifest.json"), "{\"version\": 3}").unwrap();
         let error = format!("{:#}", Manifest::read(&dir).unwrap_err());
         assert!(error.contains("manifest.json is damaged") && !error.contains('\n'), "{error}");

@@ -1,6 +1,7 @@
 //! Which series a figure shows, in which panel, under which name and with which look.
 use super::words;
-use crate::results::{Figure, Manifest};
+use crate::report::compare::FOLDER;
+use crate::results::{Figure, Manifest, Value};
 use anyhow::{Result, bail};
 use kuva::plot::LineStyle;
 use kuva::plot::scatter::MarkerShape;
@@ -60,10 +61,10 @@ impl Look {
 }
 
 pub(super) fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>> {
-    let setting =
-        |index: usize, key: &str| manifest.series[index].settings.get(key).map_or("", String::as_str);
+    let setting = |index: usize, key: &str| manifest.series[index].settings.get(key);
     let chosen = |index: &usize| {
-        figure.only.iter().all(|(key, values)| values.split('|').any(|value| setting(*index, key) == value))
+        let is = |key: &str, words: &str| setting(*index, key).map_or(words.is_empty(), |v| v.is(words));
+        figure.only.iter().all(|(key, values)| values.split('|').any(|words| is(key, words)))
     };
     let chosen: Vec<usize> = (0..manifest.series.len()).filter(chosen).collect();
     if chosen.is_empty() {
@@ -73,7 +74,7 @@ pub(super) fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>>
     let algorithm = |index: usize| manifest.series[index].algorithm.as_str();
     // With the algorithms along the axis, a label must not begin with one.
     let by_algorithm =
-        across.is_some_and(|key| chosen.iter().all(|&index| setting(index, key) == algorithm(index)));
+        across.is_some_and(|key| chosen.iter().all(|&i| manifest.series[i].words(key) == algorithm(i)));
     // A setting that goes with what the panel and the axis show (a step that belongs to a length K) needs no
     // place in the legend, nor one that is the same everywhere.
     let place = |index: usize| {
@@ -98,13 +99,10 @@ pub(super) fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>>
         if by_algorithm {
             let rest = series.swept.iter().filter(|key| !shown.contains(&key.as_str()));
             let rest: Vec<String> =
-                rest.map(|key| format!("{}={}", words::symbol(key), setting(index, key))).collect();
+                rest.map(|key| format!("{}={}", words::symbol(key), series.words(key))).collect();
             return if rest.is_empty() { "all".into() } else { rest.join(" ") };
         }
-        let hidden = shown
-            .into_iter()
-            .chain(series.swept.iter().map(String::as_str).filter(|key| follows(key, index)));
-        words::without(&series.label, &hidden.map(|key| (key, setting(index, key))).collect::<Vec<_>>())
+        words::labelled(series, |key| shown.contains(&key) || key == FOLDER || follows(key, index))
     };
     let labels: Vec<(usize, String)> = chosen.iter().map(|&index| (index, label(index))).collect();
     let looks = looks(
@@ -113,9 +111,9 @@ pub(super) fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>>
             .map(|(index, label)| (label.as_str(), if by_algorithm { "" } else { algorithm(*index) }))
             .collect::<Vec<_>>(),
     );
-    let mut panels: Vec<(&str, Panel)> = Vec::new();
+    let mut panels: Vec<(Option<&Value>, Panel)> = Vec::new();
     for ((index, label), look) in labels.into_iter().zip(looks) {
-        let value = figure.panels.as_deref().map_or("", |key| setting(index, key));
+        let value = figure.panels.as_deref().and_then(|key| setting(index, key));
         let member = Member { index, label, look };
         match panels.iter_mut().find(|(known, _)| *known == value) {
             Some((_, panel)) => panel.series.push(member),
@@ -137,7 +135,7 @@ pub(super) fn panel_title(
     across: Option<&str>,
     manifest: &Manifest,
 ) -> String {
-    let setting = |i: usize, key: &str| manifest.series[i].settings.get(key).map_or("", String::as_str);
+    let setting = |i: usize, key: &str| manifest.series[i].settings.get(key);
     let same = |i: &&usize| setting(**i, key) == setting(index, key);
     let with = |other: &&str| {
         *other != key
@@ -146,7 +144,7 @@ pub(super) fn panel_title(
             && chosen.iter().filter(same).all(|i| setting(*i, other) == setting(index, other))
             && chosen.iter().any(|i| setting(*i, other) != setting(index, other))
     };
-    let part = |key: &str| format!("{} = {}", words::symbol(key), setting(index, key));
+    let part = |key: &str| format!("{} = {}", words::symbol(key), manifest.series[index].words(key));
     let swept = manifest.series[index].swept.iter().map(String::as_str).filter(with).map(part);
     std::iter::once(part(key)).chain(swept).collect::<Vec<_>>().join(", ")
 }

@@ -85,26 +85,26 @@ impl<'a> Across<'a> {
             .x
             .strip_prefix("setting:")
             .with_context(|| format!("kind points needs x = \"setting:KEY\", not `{}`", figure.x))?;
-        let mut across = Across { manifest, key, names: Vec::new(), numbers: false };
+        let mut across = Across { manifest, key, names: Vec::new(), numbers: true };
         for member in panels.iter().flat_map(|panel| &panel.series) {
-            let name = across.value(member.index);
+            across.numbers &= across.number(member.index).is_some();
+            let name = manifest.series[member.index].words(key);
             if !across.names.contains(&name) {
                 across.names.push(name);
             }
         }
-        across.numbers = across.names.iter().all(|name| name.parse().is_ok_and(|x: f64| x.is_finite()));
         Ok(across)
     }
 
-    fn value(&self, index: usize) -> String {
-        self.manifest.series[index].settings.get(self.key).cloned().unwrap_or_default()
+    fn number(&self, index: usize) -> Option<f64> {
+        self.manifest.series[index].settings.get(self.key)?.number()
     }
 
     pub(super) fn at(&self, index: usize) -> f64 {
-        let value = self.value(index);
         if self.numbers {
-            return value.parse().unwrap_or(f64::NAN);
+            return self.number(index).unwrap_or(f64::NAN);
         }
+        let value = self.manifest.series[index].words(self.key);
         self.names.iter().position(|name| *name == value).map_or(f64::NAN, |place| place as f64 + 1.0)
     }
 
@@ -167,10 +167,6 @@ pub(super) fn points(figure: &Figure, manifest: &Manifest, panels: &[Panel]) -> 
 
 /// An algorithm's name as the labels write it; other names as they are.
 pub(super) fn full_name(manifest: &Manifest, name: &str) -> String {
-    let Some(series) = manifest.series.iter().find(|series| series.algorithm == name) else {
-        return name.into();
-    };
-    let swept =
-        series.swept.iter().filter_map(|key| Some((key.as_str(), series.settings.get(key)?.as_str())));
-    words::without(&series.label, &swept.collect::<Vec<_>>())
+    let series = manifest.series.iter().find(|series| series.algorithm == name);
+    series.map_or(name, |series| &series.name).into()
 }
