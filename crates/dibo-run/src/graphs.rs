@@ -228,6 +228,8 @@ pub(crate) struct Common {
     kind: String,
     /// Every link goes both ways.
     undirected: bool,
+    /// Agents send in turn: agent i at iterations k ≡ i modulo this number; 1 for all at once.
+    turns: usize,
     /// How an agent weighs what it hears; uniform if not given, Metropolis if links go both ways.
     weights: Option<Weights>,
     /// Iterations whose links together must connect all agents; 0 for what the kind needs.
@@ -240,7 +242,8 @@ pub(crate) struct Common {
     burst: f64,
 }
 
-const COMMON: [&str; 7] = ["kind", "undirected", "weights", "window", "allow_disconnected", "loss", "burst"];
+const COMMON: [&str; 8] =
+    ["kind", "undirected", "turns", "weights", "window", "allow_disconnected", "loss", "burst"];
 
 impl Default for Common {
     fn default() -> Self {
@@ -248,6 +251,7 @@ impl Default for Common {
         Common {
             kind,
             undirected: false,
+            turns: 1,
             weights: None,
             window: 0,
             allow_disconnected: false,
@@ -353,6 +357,9 @@ impl Graph {
                 ),
             ));
         }
+        if common.turns == 0 {
+            return Err(section.error("turns", "turns is 0; it must be at least 1: all agents send at once"));
+        }
         let graph = Graph { common, kind };
         graph.loss(0).map_err(|e| section.value_error(e))?;
         Ok(graph)
@@ -371,7 +378,7 @@ impl Graph {
     pub fn window(&self, graphs: &dyn GraphSequence) -> Option<usize> {
         match (self.common.allow_disconnected || self.kind.apart(), self.common.window) {
             (true, _) => None,
-            (false, 0) => Some(self.kind.window(graphs)),
+            (false, 0) => Some(self.kind.window(graphs) * self.common.turns),
             (false, window) => Some(window),
         }
     }
@@ -389,10 +396,18 @@ impl Graph {
     /// Makes the sequence for `n` agents and one seed.
     pub fn build(&self, n: usize, seed: u64, folder: &Path) -> Result<Sequence> {
         let graphs = match (self.kind.build(n, seed, folder)?, &self.common.weights) {
-            (Made::Graphs(graphs), _) => match self.common.undirected {
-                true => Arc::new(graph::Undirected::new(graphs)) as Arc<dyn GraphSequence>,
-                false => graphs,
-            },
+            (Made::Graphs(mut graphs), _) => {
+                if self.common.turns > 1 {
+                    graphs = Arc::new(graph::Turns::new(graphs, self.common.turns));
+                }
+                match self.common.undirected {
+                    true => Arc::new(graph::Undirected::new(graphs)) as Arc<dyn GraphSequence>,
+                    false => graphs,
+                }
+            }
+            (Made::Weighted(_), _) if self.common.turns > 1 => {
+                return Err(anyhow!("turns: the file says itself who sends when"));
+            }
             (Made::Weighted(_), _) if self.common.undirected => {
                 return Err(anyhow!("undirected: the file says itself which links there are"));
             }

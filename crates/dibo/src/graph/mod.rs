@@ -6,7 +6,7 @@ mod sequences;
 
 pub use loss::Loss;
 pub use random::Gaps;
-pub use sequences::{Cycle, ErdosRenyi, List, OnePeerExponential, Redraw, Static, Undirected};
+pub use sequences::{Cycle, ErdosRenyi, List, OnePeerExponential, Redraw, Static, Turns, Undirected};
 
 /// A directed graph on agents `0..n`. Every agent has a link to itself, which is always up.
 ///

@@ -313,6 +313,34 @@ impl GraphSequence for Undirected {
     }
 }
 
+/// Of another sequence the links of those whose turn it is to send: agent i at iterations k ≡ i modulo the
+/// number of turns. What connects everybody at once then does so over windows of that length.
+#[derive(Clone)]
+pub struct Turns(Arc<dyn GraphSequence>, usize);
+
+impl Turns {
+    /// So many turns; 1 leaves the graphs as they are.
+    pub fn new(graphs: Arc<dyn GraphSequence>, turns: usize) -> Self {
+        Turns(graphs, turns.max(1))
+    }
+}
+
+impl GraphSequence for Turns {
+    fn agents(&self) -> usize {
+        self.0.agents()
+    }
+
+    fn fill(&self, k: usize, graph: &mut DiGraph) {
+        self.0.fill(k, graph);
+        graph.retain(|sender, _| sender as usize % self.1 == k % self.1);
+    }
+
+    fn period(&self) -> Option<usize> {
+        let own = self.0.period()?;
+        (1..=self.1).map(|m| m * own).find(|period| period % self.1 == 0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::check_connected;
@@ -337,6 +365,23 @@ mod tests {
         for n in [1, 2] {
             assert!((0..30).all(|k| Cycle::new(n, 0.5, 1).at(k).unreachable_pair().is_none()));
         }
+    }
+
+    /// Each link is there once in so many iterations, and only together do they connect.
+    #[test]
+    fn agents_send_in_turn() {
+        for (graphs, whole) in [(Static::ring(7), 7), (Static::complete(7), 42)] {
+            let graphs: Arc<dyn GraphSequence> = Arc::new(graphs);
+            let turns = Turns::new(graphs.clone(), 3);
+            assert_eq!((0..3).map(|k| turns.at(k).links()).sum::<usize>(), whole);
+            assert_eq!(turns.at(0).union(&turns.at(1)).union(&turns.at(2)), graphs.at(0));
+            assert!(turns.at(1).edges().all(|(sender, receiver)| sender == receiver || sender % 3 == 1));
+            assert!(check_connected(&turns, 3, 30).is_ok() && check_connected(&turns, 1, 30).is_err());
+            assert_eq!(turns.period(), Some(3));
+        }
+        let cycle = Cycle::new(4, 0.5, 1).redraw(Redraw::Never);
+        assert_eq!(Turns::new(Arc::new(cycle), 4).period(), Some(60));
+        assert_eq!(Turns::new(Arc::new(Cycle::new(4, 0.5, 1)), 4).period(), None);
     }
 
     #[test]
