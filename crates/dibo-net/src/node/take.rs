@@ -142,6 +142,7 @@ impl Node {
                 self.store(from, packet, body)
             }
             Kind::Views => self.store(from, packet, body),
+            Kind::Letters if packet.total == body.len() => self.take_letters(from, &body),
             _ => Err(Refusal::Malformed),
         }
     }
@@ -553,6 +554,7 @@ impl Node {
         new.waiting = old.waiting;
         let (back, round) = (old.proven, new.round);
         *old = new;
+        self.letters.forget(name);
         for kept in self.kept.values_mut() {
             kept.to.iter_mut().filter(|t| t.0 == name).for_each(|t| t.1 = 0);
         }
