@@ -144,6 +144,13 @@ pub struct Packet<'a> {
     pub body: &'a [u8],
 }
 
+impl Packet<'_> {
+    /// What the header says, for longer than the bytes are there.
+    pub fn without_bytes(&self) -> Packet<'static> {
+        Packet { head: &[], body: &[], ..*self }
+    }
+}
+
 /// Why bytes are not a packet that we take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {

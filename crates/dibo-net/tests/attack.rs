@@ -12,7 +12,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 const DIGEST: [u8; 32] = [5; 32];
 
@@ -95,6 +95,7 @@ fn attack(session: &zenoh::Session, count: u64, heard: &Mutex<Vec<Vec<u8>>>) {
         Kind::Need,
         Kind::Lack,
         Kind::Taken,
+        Kind::Letters,
     ];
     for n in 0..count {
         for kind in kinds {
@@ -114,6 +115,12 @@ fn attack(session: &zenoh::Session, count: u64, heard: &Mutex<Vec<Vec<u8>>>) {
                 }
             }
         }
+        // Lengths that are not those of the packet: of the part, of the whole, beyond all memory.
+        let name = Name { round: n, kind: Kind::Round, sender: (n % 2) as u32, receiver: EVERYBODY };
+        let from = From { incarnation: 100 + n % 2, counter: 1 << 30 };
+        let (whole, part) = [(10, 9), (usize::MAX >> 1, 10), (1 << 29, 10), (10, 1 << 20)][n as usize % 4];
+        let head = head(run, from, name, Secured::Sealed, whole, 0, part);
+        put(n, [&head[..], &checksum(&head, b"ten bytes."), b"ten bytes."].concat());
         // What was heard, again.
         let again = heard.lock().unwrap().get(n as usize % 1000).cloned();
         again.into_iter().for_each(|packet| put(n, packet));
@@ -180,10 +187,17 @@ fn trial(routed: bool) {
             .wait()
             .unwrap();
         std::thread::sleep(Duration::from_millis(500));
-        let before = memory();
+        let (before, began) = (memory(), Instant::now());
         attack(&session, number(), &heard);
-        let grown = memory().saturating_sub(before);
-        println!("routed: {routed}; {} rounds; memory grew by {} MB", reached.load(Relaxed), grown >> 20);
+        let (now, seconds) = (memory(), began.elapsed().as_secs());
+        let grown = now.saturating_sub(before);
+        println!(
+            "routed: {routed}; {} of each kind in {seconds} s; {} rounds; memory grew by {} MB to {} MB",
+            number(),
+            reached.load(Relaxed),
+            grown >> 20,
+            now >> 20
+        );
         assert!(grown < 100 << 20, "memory grew by {grown} bytes");
         over.store(true, Relaxed);
         honest.into_iter().map(|t| t.join().unwrap()).collect()

@@ -98,8 +98,8 @@ impl Node {
             } else if letter.len() < HEADER || letter[5] != Kind::Hello as u8 {
                 // Nothing else is said by letter, letters of letters least of all.
                 return Err(Refusal::Nonsense);
-            } else if let Err(why) = self.take(&bytes) {
-                self.refuse(why, bytes.len());
+            } else if let Err(why) = self.take(bytes) {
+                self.refuse(why, letter.len());
             }
         }
         if collects {

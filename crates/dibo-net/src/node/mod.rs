@@ -981,8 +981,9 @@ impl Node {
         }
         let mut packet = self.line.receive(wait.min(GREETING / 5));
         while let Some(bytes) = packet {
-            if let Err(why) = self.take(&bytes) {
-                self.refuse(why, bytes.len());
+            let length = bytes.len();
+            if let Err(why) = self.take(bytes) {
+                self.refuse(why, length);
             }
             packet = self.line.receive(Duration::ZERO);
         }
