@@ -6,6 +6,15 @@
 #[cfg(not(feature = "zenoh"))]
 fn main() {}
 
+/// What this program has used of all cores; 0 where the system does not say.
+#[cfg(feature = "zenoh")]
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // User and system time, in hundredths, are the 12th and 13th after the name, which may hold anything.
+    let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.skip(11).take(2).filter_map(|t| t.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
 #[cfg(feature = "zenoh")]
 fn main() {
     use bytes::Bytes;
@@ -103,26 +112,34 @@ fn main() {
         node.finish().unwrap();
         seconds
     };
+    // Seconds, and seconds of all cores.
     let both = |side: &(dyn Fn(usize) -> f64 + Sync)| {
-        std::thread::scope(|s| {
+        let before = cpu_seconds();
+        let seconds = std::thread::scope(|s| {
             let other = s.spawn(|| side(1));
             let seconds = side(0);
             other.join().expect("no panic");
             seconds
-        })
+        });
+        (seconds, cpu_seconds() - before)
     };
-    for repeat in 0..number(2, 3.0) as u64 {
+    let megabytes = 2.0 * times as f64 * bytes as f64 / 1e6;
+    println!(
+        "{scheme}, {:.3} MB a message; CPU in milliseconds a MB, both sides together",
+        bytes as f64 / 1e6
+    );
+    for _ in 0..number(2, 3.0) as u64 {
         let (alone, open, sealed) = (both(&raw), both(&|p| ours(p, false)), both(&|p| ours(p, true)));
-        let speed = |seconds: f64| 2.0 * times as f64 * bytes as f64 / seconds / 1e6;
+        let speed = |(seconds, cpu): (f64, f64)| {
+            format!("{:.0} MB/s, CPU {:.2}", megabytes / seconds, 1e3 * cpu / megabytes)
+        };
         println!(
-            "{scheme}, {:.3} MB, run {repeat}: Zenoh {:.0} MB/s, dibo {:.0} MB/s = {:.0} %, sealed {:.0} MB/s = \
-            {:.0} % of unsealed",
-            bytes as f64 / 1e6,
+            "Zenoh {}; dibo {} ({:.0} % of Zenoh's speed); sealed {} ({:.0} % of unsealed)",
             speed(alone),
             speed(open),
-            100.0 * alone / open,
+            100.0 * alone.0 / open.0,
             speed(sealed),
-            100.0 * open / sealed
+            100.0 * open.0 / sealed.0
         );
     }
     let _ = std::fs::remove_dir_all(&folder);

@@ -7,6 +7,7 @@ use dibo_net::identity::Certificate;
 use dibo_net::node::{Counts, Node, Settings};
 use dibo_net::packet::{EVERYBODY, From, Kind, Name, Run, Secured, checksum, head, header};
 use dibo_net::wire::{Endpoints, Role, Tls, Wire};
+use dibo_net::zenoh::qos::CongestionControl;
 use dibo_net::zenoh::{self, Wait};
 use std::net::TcpListener;
 use std::path::Path;
@@ -77,15 +78,19 @@ fn honest(folder: &Path, endpoints: Endpoints, agent: u32, over: &AtomicBool, re
     node.counts().clone()
 }
 
-/// Everything that the attacker says, of each kind so many.
-fn attack(session: &zenoh::Session, count: u64, heard: &Mutex<Vec<Vec<u8>>>) {
+/// Everything that the attacker says, of each kind so many. A router drops what is too much for it; directly
+/// all of it arrives, at the one process that is reached.
+fn attack(session: &zenoh::Session, count: u64, heard: &Mutex<Vec<Vec<u8>>>, routed: bool) {
     let run = Run { digest: DIGEST[..16].try_into().unwrap(), job: 1 };
+    let congestion = if routed { CongestionControl::Drop } else { CongestionControl::Block };
     let publisher = |key: &str| {
         let key = key.to_string();
-        session.declare_publisher(key).wait().unwrap()
+        session.declare_publisher(key).congestion_control(congestion).wait().unwrap()
     };
-    let keys = ["dibo/test/to/0", "dibo/test/to/1", "dibo/test/all"].map(publisher);
-    let put = |n: u64, packet: Vec<u8>| drop(keys[n as usize % 3].put(packet).wait());
+    let mut keys: Vec<_> =
+        ["dibo/test/to/0", "dibo/test/all", "dibo/test/to/1"].into_iter().map(publisher).collect();
+    keys.truncate(if routed { 3 } else { 2 });
+    let put = |n: u64, packet: Vec<u8>| drop(keys[n as usize % keys.len()].put(packet).wait());
     let kinds = [
         Kind::Round,
         Kind::Views,
@@ -188,7 +193,7 @@ fn trial(routed: bool) {
             .unwrap();
         std::thread::sleep(Duration::from_millis(500));
         let (before, began) = (memory(), Instant::now());
-        attack(&session, number(), &heard);
+        attack(&session, number(), &heard, routed);
         let (now, seconds) = (memory(), began.elapsed().as_secs());
         let grown = now.saturating_sub(before);
         println!(
@@ -206,6 +211,9 @@ fn trial(routed: bool) {
     // Forged or played again, all of them: the honest ones have seen plenty.
     let forged: u64 = counts.iter().filter_map(|c| c.refused.get("Forged")).sum();
     assert!(forged >= number(), "{counts:?}");
+    let all: u64 = counts.iter().flat_map(|c| c.refused.values()).sum();
+    // Nine kinds and wrong lengths.
+    assert!(routed || all >= 10 * number(), "{all} refused: {counts:?}");
     let heard = heard.lock().unwrap();
     // The attacker hears packets, but no numbers.
     for agent in 0..2u32 {
