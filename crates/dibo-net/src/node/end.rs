@@ -91,8 +91,8 @@ impl Node {
                 return Err(self.give_up(why));
             }
             if now >= next {
-                // Whoever leaves has heard enough; and who was started again does not know this process. Who is
-                // waited for is to answer.
+                // Whoever leaves has heard enough; and who was started again does not know this process.
+                // Who is waited for is to answer.
                 let asked = |done: bool| (!done || self.leaves).then_some(now);
                 let stay = self.peers.iter().filter(|(_, p)| !p.leaves).map(|(n, p)| (*n, asked(p.done)));
                 let stay: Vec<(u32, Option<Duration>)> = stay.collect();

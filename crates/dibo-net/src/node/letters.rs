@@ -3,8 +3,8 @@
 //! for it: four packets a process tell all that all are done, and that all know it, where everybody greeting
 //! everybody takes as many packets as there are pairs.
 //!
-//! The one that passes letters on can hold them back, as a router can, but not make, change or play any again:
-//! they are packets like others. Who does not get its letters in time hears the others directly.
+//! The one that passes letters on can hold them back, as a router can, but not make, change or play any
+//! again: they are packets like others. Who does not get its letters in time hears the others directly.
 use super::Node;
 use crate::packet::{HEADER, Kind, PART, Refusal};
 use crate::transport::To;
@@ -82,7 +82,8 @@ impl Node {
         fits
     }
 
-    /// Takes letters for this process as if they had come by themselves, and keeps those that it is to pass on.
+    /// Takes letters for this process as if they had come by themselves, and keeps those that it is to pass
+    /// on.
     pub(super) fn take_letters(&mut self, from: u32, body: &Bytes) -> Result<(), Refusal> {
         let Bag { leaves, letters } = postcard::from_bytes(body).map_err(|_| Refusal::Nonsense)?;
         let (me, collector) = (self.me(), self.gatherer());
@@ -163,8 +164,8 @@ mod tests {
         nodes
     }
 
-    /// The process of agent 0 says that agent 1 is done: agent 2 believes it only in agent 1's own words, once,
-    /// and takes no letters of anybody else.
+    /// The process of agent 0 says that agent 1 is done: agent 2 believes it only in agent 1's own words,
+    /// once, and takes no letters of anybody else.
     #[test]
     fn who_passes_letters_on_cannot_write_them() {
         let [mut zero, mut one, mut two] = three();
