@@ -41,7 +41,9 @@ fn gives_the_simulators_bits(more: &[&str]) {
     let output = launch(folder.path(), more).arg("--verify").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
-        output.status.success() && said.contains("every bit"),
+        output.status.success()
+            && said.contains("every bit")
+            && said.contains("s from the last result until all processes had ended"),
         "{said}{}",
         String::from_utf8_lossy(&output.stderr)
     );

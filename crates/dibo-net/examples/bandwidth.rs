@@ -1,13 +1,26 @@
 //! Bandwidth of the protocol against that of Zenoh alone, in the same run: messages go to and fro between two
-//! sessions on this machine.
+//! sessions on this machine; with a checksum alone, and sealed by the keys of the two (authenticated and
+//! encrypted, beside TLS).
 //!
-//! `cargo run --release -p dibo-net --example bandwidth -- MEGABYTES TIMES [tls]`
+//! `cargo run --release -p dibo-net --example bandwidth -- MEGABYTES TIMES [RUNS] [tls]`
 #[cfg(not(feature = "zenoh"))]
 fn main() {}
+
+/// What this program has used of all cores; 0 where the system does not say.
+#[cfg(feature = "zenoh")]
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // User and system time, in hundredths, are the 12th and 13th after the name, which may hold anything.
+    let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.skip(11).take(2).filter_map(|t| t.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
 
 #[cfg(feature = "zenoh")]
 fn main() {
     use bytes::Bytes;
+    use dibo_net::certificates::Subject;
+    use dibo_net::identity::Certificate;
+    use dibo_net::keys::Identity;
     use dibo_net::node::{Node, Settings};
     use dibo_net::packet::{EVERYBODY, Kind, Name};
     use dibo_net::transport::{To, Transport};
@@ -22,7 +35,7 @@ fn main() {
     let folder = std::env::temp_dir().join(format!("dibo-bandwidth-{}", std::process::id()));
     dibo_net::certificates::make(
         &folder,
-        &["localhost".into()],
+        &[Subject { host: "localhost".into(), agents: vec![(0, 1)] }],
         SystemTime::now() - Duration::from_secs(3600),
         1,
     )
@@ -69,13 +82,14 @@ fn main() {
         }
         began.elapsed().as_secs_f64()
     };
-    // The same with headers, checksums, parts and all.
-    let ours = |p: usize| {
+    // The same with headers, checksums or seals, parts and all.
+    let ours = |p: usize, sealed: bool| {
         let wire = Wire::new(&sessions[p], "ours", Role::Peer, p as u32).expect("a session");
-        let mut node =
-            Node::new(Box::new(wire), Settings::new(2, vec![p], [1; 32], 0, 0), Arc::default(), |line| {
-                eprintln!("{line}")
-            });
+        let certificate = || Certificate::read(&Tls::in_folder(&folder, "localhost")).expect("just made");
+        let identity = sealed.then(|| Arc::new(certificate()) as Arc<dyn Identity>);
+        // Two runs that follow each other are two parts of an experiment.
+        let settings = Settings { identity, ..Settings::new(2, vec![p], [1; 32], u32::from(sealed), 7) };
+        let mut node = Node::new(Box::new(wire), settings, Arc::default(), |line| eprintln!("{line}"));
         node.meet().expect("both are there");
         let name = |round: u64, sender: usize| Name {
             round,
@@ -98,23 +112,34 @@ fn main() {
         node.finish().unwrap();
         seconds
     };
+    // Seconds, and seconds of all cores.
     let both = |side: &(dyn Fn(usize) -> f64 + Sync)| {
-        std::thread::scope(|s| {
+        let before = cpu_seconds();
+        let seconds = std::thread::scope(|s| {
             let other = s.spawn(|| side(1));
             let seconds = side(0);
             other.join().expect("no panic");
             seconds
-        })
+        });
+        (seconds, cpu_seconds() - before)
     };
-    for repeat in 0..3 {
-        let (alone, with) = (both(&raw), both(&ours));
-        let speed = |seconds: f64| 2.0 * times as f64 * bytes as f64 / seconds / 1e6;
+    let megabytes = 2.0 * times as f64 * bytes as f64 / 1e6;
+    println!(
+        "{scheme}, {:.3} MB a message; CPU in milliseconds a MB, both sides together",
+        bytes as f64 / 1e6
+    );
+    for _ in 0..number(2, 3.0) as u64 {
+        let (alone, open, sealed) = (both(&raw), both(&|p| ours(p, false)), both(&|p| ours(p, true)));
+        let speed = |(seconds, cpu): (f64, f64)| {
+            format!("{:.0} MB/s, CPU {:.2}", megabytes / seconds, 1e3 * cpu / megabytes)
+        };
         println!(
-            "{scheme}, {:.3} MB, run {repeat}: Zenoh {:.0} MB/s, dibo {:.0} MB/s = {:.0} %",
-            bytes as f64 / 1e6,
+            "Zenoh {}; dibo {} ({:.0} % of Zenoh's speed); sealed {} ({:.0} % of unsealed)",
             speed(alone),
-            speed(with),
-            100.0 * alone / with
+            speed(open),
+            100.0 * alone.0 / open.0,
+            speed(sealed),
+            100.0 * open.0 / sealed.0
         );
     }
     let _ = std::fs::remove_dir_all(&folder);

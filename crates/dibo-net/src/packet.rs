@@ -61,6 +61,8 @@ pub enum Kind {
     Taken = 8,
     /// A stop was heard.
     Heard = 9,
+    /// Greetings that the process of agent 0 passes on, each a packet of its own.
+    Letters = 10,
 }
 
 /// How a packet is secured.
@@ -75,7 +77,7 @@ pub enum Secured {
 }
 
 /// Every kind, in the order of their numbers.
-pub const KINDS: [Kind; 9] = [
+pub const KINDS: [Kind; 10] = [
     Kind::Hello,
     Kind::Round,
     Kind::Views,
@@ -85,6 +87,7 @@ pub const KINDS: [Kind; 9] = [
     Kind::Lack,
     Kind::Taken,
     Kind::Heard,
+    Kind::Letters,
 ];
 
 /// What tells one message of a job from all others.
@@ -139,6 +142,13 @@ pub struct Packet<'a> {
     pub seal: [u8; SEAL],
     /// The bytes of this part.
     pub body: &'a [u8],
+}
+
+impl Packet<'_> {
+    /// What the header says, for longer than the bytes are there.
+    pub fn without_bytes(&self) -> Packet<'static> {
+        Packet { head: &[], body: &[], ..*self }
+    }
 }
 
 /// Why bytes are not a packet that we take.

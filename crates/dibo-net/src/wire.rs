@@ -216,6 +216,17 @@ impl Endpoints {
     }
 }
 
+/// Closes a session. What takes longer than a moment is left to the background and to the end of the process:
+/// where a hundred processes leave at once, Zenoh closes one link after the other for seconds, while all that
+/// was said has long left.
+pub fn close(session: zenoh::Session) {
+    let closing = std::thread::spawn(move || drop(session.close().wait()));
+    let until = Instant::now() + CLOSING;
+    while !closing.is_finished() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Zenoh's TLS links read and write one connection from two threads without a lock, and processes die of it
 /// in rustls within seconds (Zenoh 1.10). With one thread for both there is nothing to race; it is faster
 /// here as well. Whoever sets `ZENOH_RUNTIME` decides otherwise.
@@ -314,6 +325,8 @@ const WAITING: usize = 32 << 20;
 const ENTRY: usize = 64;
 /// How long what was said last may take to leave.
 const LEAVING: Duration = Duration::from_secs(2);
+/// How long a session's closing is waited for.
+const CLOSING: Duration = Duration::from_millis(300);
 
 impl Wire {
     /// The line of the process with this lowest agent.

@@ -7,12 +7,13 @@ use dibo_net::identity::Certificate;
 use dibo_net::node::{Counts, Node, Settings};
 use dibo_net::packet::{EVERYBODY, From, Kind, Name, Run, Secured, checksum, head, header};
 use dibo_net::wire::{Endpoints, Role, Tls, Wire};
+use dibo_net::zenoh::qos::CongestionControl;
 use dibo_net::zenoh::{self, Wait};
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 const DIGEST: [u8; 32] = [5; 32];
 
@@ -77,15 +78,19 @@ fn honest(folder: &Path, endpoints: Endpoints, agent: u32, over: &AtomicBool, re
     node.counts().clone()
 }
 
-/// Everything that the attacker says, of each kind so many.
-fn attack(session: &zenoh::Session, count: u64, heard: &Mutex<Vec<Vec<u8>>>) {
+/// Everything that the attacker says, of each kind so many. A router drops what is too much for it; directly
+/// all of it arrives, at the one process that is reached.
+fn attack(session: &zenoh::Session, count: u64, heard: &Mutex<Vec<Vec<u8>>>, routed: bool) {
     let run = Run { digest: DIGEST[..16].try_into().unwrap(), job: 1 };
+    let congestion = if routed { CongestionControl::Drop } else { CongestionControl::Block };
     let publisher = |key: &str| {
         let key = key.to_string();
-        session.declare_publisher(key).wait().unwrap()
+        session.declare_publisher(key).congestion_control(congestion).wait().unwrap()
     };
-    let keys = ["dibo/test/to/0", "dibo/test/to/1", "dibo/test/all"].map(publisher);
-    let put = |n: u64, packet: Vec<u8>| drop(keys[n as usize % 3].put(packet).wait());
+    let mut keys: Vec<_> =
+        ["dibo/test/to/0", "dibo/test/all", "dibo/test/to/1"].into_iter().map(publisher).collect();
+    keys.truncate(if routed { 3 } else { 2 });
+    let put = |n: u64, packet: Vec<u8>| drop(keys[n as usize % keys.len()].put(packet).wait());
     let kinds = [
         Kind::Round,
         Kind::Views,
@@ -95,6 +100,7 @@ fn attack(session: &zenoh::Session, count: u64, heard: &Mutex<Vec<Vec<u8>>>) {
         Kind::Need,
         Kind::Lack,
         Kind::Taken,
+        Kind::Letters,
     ];
     for n in 0..count {
         for kind in kinds {
@@ -114,6 +120,12 @@ fn attack(session: &zenoh::Session, count: u64, heard: &Mutex<Vec<Vec<u8>>>) {
                 }
             }
         }
+        // Lengths that are not those of the packet: of the part, of the whole, beyond all memory.
+        let name = Name { round: n, kind: Kind::Round, sender: (n % 2) as u32, receiver: EVERYBODY };
+        let from = From { incarnation: 100 + n % 2, counter: 1 << 30 };
+        let (whole, part) = [(10, 9), (usize::MAX >> 1, 10), (1 << 29, 10), (10, 1 << 20)][n as usize % 4];
+        let head = head(run, from, name, Secured::Sealed, whole, 0, part);
+        put(n, [&head[..], &checksum(&head, b"ten bytes."), b"ten bytes."].concat());
         // What was heard, again.
         let again = heard.lock().unwrap().get(n as usize % 1000).cloned();
         again.into_iter().for_each(|packet| put(n, packet));
@@ -180,10 +192,17 @@ fn trial(routed: bool) {
             .wait()
             .unwrap();
         std::thread::sleep(Duration::from_millis(500));
-        let before = memory();
-        attack(&session, number(), &heard);
-        let grown = memory().saturating_sub(before);
-        println!("routed: {routed}; {} rounds; memory grew by {} MB", reached.load(Relaxed), grown >> 20);
+        let (before, began) = (memory(), Instant::now());
+        attack(&session, number(), &heard, routed);
+        let (now, seconds) = (memory(), began.elapsed().as_secs());
+        let grown = now.saturating_sub(before);
+        println!(
+            "routed: {routed}; {} of each kind in {seconds} s; {} rounds; memory grew by {} MB to {} MB",
+            number(),
+            reached.load(Relaxed),
+            grown >> 20,
+            now >> 20
+        );
         assert!(grown < 100 << 20, "memory grew by {grown} bytes");
         over.store(true, Relaxed);
         honest.into_iter().map(|t| t.join().unwrap()).collect()
@@ -192,6 +211,9 @@ fn trial(routed: bool) {
     // Forged or played again, all of them: the honest ones have seen plenty.
     let forged: u64 = counts.iter().filter_map(|c| c.refused.get("Forged")).sum();
     assert!(forged >= number(), "{counts:?}");
+    let all: u64 = counts.iter().flat_map(|c| c.refused.values()).sum();
+    // Nine kinds and wrong lengths.
+    assert!(routed || all >= 10 * number(), "{all} refused: {counts:?}");
     let heard = heard.lock().unwrap();
     // The attacker hears packets, but no numbers.
     for agent in 0..2u32 {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use dibo_net::certificates::make;
 use dibo_net::transport::{To, Transport};
-use dibo_net::wire::{Endpoints, Role, Tls, Wire};
+use dibo_net::wire::{Endpoints, Role, Tls, Wire, close};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -112,4 +112,25 @@ fn a_peer_without_a_certificate_is_refused() {
     let other = zenoh::open(config).wait().unwrap();
     let mut from = Wire::new(&other, "test", Role::Peer, 1).unwrap();
     assert!(!hears(&mut from, &mut to, Duration::from_secs(3)));
+}
+
+/// What a process says last arrives, although it closes its session at once.
+#[test]
+fn last_words_arrive() {
+    let listen = format!("tcp/localhost:{}", free_port());
+    let mine = endpoints(vec![listen.clone()], vec![], None).open().unwrap();
+    let mut to = Wire::new(&mine, "test", Role::Peer, 0).unwrap();
+    let other = endpoints(vec![], vec![listen], None).open().unwrap();
+    let mut from = Wire::new(&other, "test", Role::Peer, 1).unwrap();
+    assert!(hears(&mut from, &mut to, Duration::from_secs(10)));
+    (0..100).for_each(|_| from.send(To::Process(0), b"", &Bytes::from_static(b"last words")));
+    drop(from);
+    close(other);
+    let until = Instant::now() + Duration::from_secs(10);
+    let mut heard = 0;
+    while heard < 100 && Instant::now() < until {
+        let packet = to.receive(Duration::from_millis(50));
+        heard += usize::from(packet.is_some_and(|p| p == "last words"));
+    }
+    assert_eq!(heard, 100);
 }

@@ -14,7 +14,7 @@ use dibo_net::keys::Identity;
 use dibo_net::life::{EndRows, Ended, Keeper, Often, end_rows, live};
 use dibo_net::node::{Node, Rejoined, Settings, agents};
 use dibo_net::transport::{Faulty, Transport};
-use dibo_net::wire::{Endpoints, Role, Tls, Wire};
+use dibo_net::wire::{Endpoints, Role, Tls, Wire, close};
 use dibo_net::zenoh;
 use dibo_run::door::{Place, Ready, Visit, open};
 use dibo_run::problems::{Local, Meeting, Talk};
@@ -95,7 +95,9 @@ pub fn agent(registry: &Registry, options: AgentOptions) -> Result<ExitCode> {
         shown,
         jobs: jobs.len(),
     };
-    process.all(&jobs)
+    let ended = process.all(&jobs);
+    close(process.session);
+    ended
 }
 
 /// Four bytes that nobody can foresee.

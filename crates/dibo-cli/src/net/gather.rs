@@ -106,6 +106,15 @@ impl Gathered<'_> {
         }
     }
 
+    /// Seconds since the last of all results was written, of the processes whose folders are here.
+    pub fn since_last_result(&self) -> Option<f64> {
+        let (s, seed) = runner::jobs(self.experiment).pop()?;
+        let file = format!("{}.done", job_name(s, seed));
+        let written = |p: &usize| folder_of(self.out, *p).join(&file).metadata().ok()?.modified().ok();
+        let last = self.processes.iter().filter_map(written).max()?;
+        Some(SystemTime::now().duration_since(last).ok()?.as_secs_f64())
+    }
+
     /// The report of `dibo run`, with real seconds, and what went over the wire.
     pub fn report(&self, began: Instant, started: SystemTime) -> Result<()> {
         let jobs = runner::jobs(self.experiment);

@@ -229,6 +229,7 @@ pub fn launch(registry: &Registry, options: LaunchOptions) -> Result<ExitCode> {
             last = Instant::now();
         }
     })?;
+    let ending = all.since_last_result();
     bar.finish();
     if stop::asked() {
         let file = root.join(STOPPED);
@@ -241,6 +242,9 @@ pub fn launch(registry: &Registry, options: LaunchOptions) -> Result<ExitCode> {
         say!("{killed} processes were killed and started again (the wire counts what their last lives sent)");
     }
     all.report(began, started)?;
+    if let Some(seconds) = ending {
+        say!("end:     {seconds:.1} s from the last result until all processes had ended");
+    }
     if let Some(server) = server {
         server.finish(&out.join("report.html"))?;
     }

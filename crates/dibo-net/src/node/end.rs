@@ -59,15 +59,19 @@ impl Node {
     pub fn finish(&mut self) -> Result<(), String> {
         self.done = true;
         let began = self.line.now();
-        let (mut next, mut next_all, mut all_done) = (began, began, None);
-        self.greet_all();
+        // Everybody is greeted directly only if letters take long; soon enough that nobody takes this process
+        // for gone.
+        let pause = self.many() * (GREETING / 5);
+        let (mut next, mut next_all, mut all_done) = (began + pause, began + self.many() * GREETING, None);
+        self.next_hello = next + GREETING;
+        self.tell_all();
         loop {
             self.check_stop()?;
             let now = self.line.now();
             if self.peers.values().all(|p| p.done) {
                 if !std::mem::replace(&mut self.leaves, true) {
-                    self.greet_all();
-                    all_done = Some(now);
+                    self.tell_all();
+                    (all_done, next) = (Some(now), now + pause);
                 }
                 // Whoever has not heard that all are done would wait in vain for a while.
                 let since = all_done.map_or(Duration::ZERO, |then| now.saturating_sub(then));
@@ -88,10 +92,12 @@ impl Node {
             }
             if now >= next {
                 // Whoever leaves has heard enough; and who was started again does not know this process.
-                let stay = self.peers.iter().filter(|(_, p)| !p.leaves).map(|(p, _)| *p);
-                let stay: Vec<u32> = stay.collect();
-                stay.into_iter().for_each(|p| self.greet(To::Process(p), Some(now), None));
-                next = now + self.many() * (GREETING / 4);
+                // Who is waited for is to answer.
+                let asked = |done: bool| (!done || self.leaves).then_some(now);
+                let stay = self.peers.iter().filter(|(_, p)| !p.leaves).map(|(n, p)| (*n, asked(p.done)));
+                let stay: Vec<(u32, Option<Duration>)> = stay.collect();
+                stay.into_iter().for_each(|(p, answer)| self.greet(To::Process(p), answer, None));
+                next = now + pause;
                 self.next_hello = next + GREETING;
             }
             if now >= next_all {

@@ -5,6 +5,7 @@
 //! Each wait knows what it waits for and since when: [`Node::wait`] ends with the messages or with a reason
 //! that names who is missing and what to do.
 mod end;
+mod letters;
 mod peer;
 mod take;
 
@@ -13,6 +14,7 @@ use crate::packet::{self, EVERYBODY, From, HEAD, HEADER, Kind, Name, Run, Secure
 use crate::transport::{To, Transport};
 use bytes::Bytes;
 use dibo::rows::Real;
+use letters::Letters;
 use peer::{Hello, LATE, Peer, SOON};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -226,6 +228,8 @@ pub struct Node {
     safe: u64,
     done: bool,
     leaves: bool,
+    /// What this process is to pass on at the end.
+    letters: Letters,
     met: bool,
     /// Processes that are waited for now, and since when.
     waits: (Vec<u32>, Duration),
@@ -365,6 +369,7 @@ impl Node {
             safe: 0,
             done: false,
             leaves: false,
+            letters: Letters::default(),
             met: false,
             waits: (Vec::new(), Duration::ZERO),
             next_hello: Duration::ZERO,
@@ -835,7 +840,6 @@ impl Node {
 
     /// Sends these parts of a message, or all of them; gives the number of the last packet.
     fn send(&mut self, to: u32, name: Name, body: &Bytes, some: &[u32]) -> u64 {
-        let Some(peer) = self.peers.get_mut(&to) else { return 0 };
         let all = packet::parts(body.len());
         let every: Vec<u32> = if some.is_empty() {
             (0..all).collect()
@@ -845,25 +849,36 @@ impl Node {
         for part in every {
             let begin = part as usize * packet::PART;
             let piece = body.slice(begin..(begin + packet::PART).min(body.len()));
-            peer.sent += 1;
-            let from = From { incarnation: self.settings.incarnation, counter: peer.sent };
-            let mut header = [0; HEADER];
-            self.counts.overhead += header.len() as u64;
-            if self.settings.identity.is_none() {
-                header = packet::header(self.run, from, name, body.len(), part, &piece);
-                self.line.send(To::Process(to), &header, &piece);
-                continue;
-            }
-            let head = packet::head(self.run, from, name, Secured::Sealed, body.len(), part, piece.len());
             // One whose key is not known yet asks again when it is.
-            let Some((sealed, seal)) = peer.pair.as_ref().and_then(|p| p.seal(from, &head, &piece)) else {
-                continue;
-            };
-            header[..HEAD].copy_from_slice(&head);
-            header[HEAD..].copy_from_slice(&seal);
-            self.line.send(To::Process(to), &header, &sealed);
+            if let Some((header, piece)) = self.pack(to, name, body.len(), part, piece) {
+                self.line.send(To::Process(to), &header, &piece);
+            }
         }
-        peer.sent
+        self.peers.get(&to).map_or(0, |p| p.sent)
+    }
+
+    /// The next packet to a process: its header and its body; none to one whose key is not known.
+    fn pack(
+        &mut self,
+        to: u32,
+        name: Name,
+        total: usize,
+        part: u32,
+        piece: Bytes,
+    ) -> Option<([u8; HEADER], Bytes)> {
+        let peer = self.peers.get_mut(&to)?;
+        peer.sent += 1;
+        let from = From { incarnation: self.settings.incarnation, counter: peer.sent };
+        self.counts.overhead += HEADER as u64;
+        if self.settings.identity.is_none() {
+            return Some((packet::header(self.run, from, name, total, part, &piece), piece));
+        }
+        let head = packet::head(self.run, from, name, Secured::Sealed, total, part, piece.len());
+        let (sealed, seal) = peer.pair.as_ref()?.seal(from, &head, &piece)?;
+        let mut header = [0; HEADER];
+        header[..HEAD].copy_from_slice(&head);
+        header[HEAD..].copy_from_slice(&seal);
+        Some((header, sealed))
     }
 
     /// Says something that needs no key: signed where there are identities.
@@ -966,8 +981,9 @@ impl Node {
         }
         let mut packet = self.line.receive(wait.min(GREETING / 5));
         while let Some(bytes) = packet {
-            if let Err(why) = self.take(&bytes) {
-                self.refuse(why, bytes.len());
+            let length = bytes.len();
+            if let Err(why) = self.take(bytes) {
+                self.refuse(why, length);
             }
             packet = self.line.receive(Duration::ZERO);
         }

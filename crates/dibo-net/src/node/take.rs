@@ -5,7 +5,7 @@ use super::{
     seconds,
 };
 use crate::keys::{self, Card};
-use crate::packet::{self, EVERYBODY, Kind, Name, Packet, Refusal, Secured};
+use crate::packet::{self, EVERYBODY, HEADER, Kind, Name, Packet, Refusal, Secured};
 use crate::transport::To;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -48,8 +48,8 @@ impl Node {
         }
     }
 
-    pub(super) fn take(&mut self, bytes: &Bytes) -> Result<(), Refusal> {
-        let packet = packet::read(bytes, self.settings.limit)?;
+    pub(super) fn take(&mut self, bytes: Bytes) -> Result<(), Refusal> {
+        let packet = packet::read(&bytes, self.settings.limit)?;
         if (packet.secured == Secured::Open) != self.settings.identity.is_none() {
             return Err(Refusal::Forged);
         }
@@ -79,12 +79,13 @@ impl Node {
         if !peer.window.is_new(packet.from.counter) {
             return Err(Refusal::Replayed);
         }
+        let packet = packet.without_bytes();
         let body = match packet.secured {
-            Secured::Open => bytes.slice_ref(packet.body),
+            Secured::Open => bytes.slice(HEADER..),
             Secured::Signed => return Err(Refusal::Forged),
             Secured::Sealed => {
                 let pair = peer.pair.as_ref().ok_or(Refusal::Forged)?;
-                pair.open(packet.from, packet.head, packet.seal, packet.body).ok_or(Refusal::Forged)?
+                pair.open(packet.from, bytes).ok_or(Refusal::Forged)?
             }
         };
         peer.window.enter(packet.from.counter);
@@ -142,6 +143,7 @@ impl Node {
                 self.store(from, packet, body)
             }
             Kind::Views => self.store(from, packet, body),
+            Kind::Letters if packet.total == body.len() => self.take_letters(from, &body),
             _ => Err(Refusal::Malformed),
         }
     }
@@ -553,6 +555,7 @@ impl Node {
         new.waiting = old.waiting;
         let (back, round) = (old.proven, new.round);
         *old = new;
+        self.letters.forget(name);
         for kept in self.kept.values_mut() {
             kept.to.iter_mut().filter(|t| t.0 == name).for_each(|t| t.1 = 0);
         }
