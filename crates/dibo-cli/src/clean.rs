@@ -343,8 +343,8 @@ impl Options {
 /// The part of the checked rows that no training sees.
 const HELD: f64 = 0.2;
 
-/// From so many held-out rows on a run goes back to the iteration that does best on them. With fewer, the best
-/// of many looks is the luckiest one: of 20 checked rows four are held out, and wrong ways were taken by them.
+/// From so many held-out rows on a run goes back to the iteration that does best on them. With fewer, the
+/// best of many looks is the luckiest one: by four or five rows wrong ways were taken.
 const ENOUGH: usize = 20;
 
 /// How often a run looks at held-out rows.
@@ -362,8 +362,8 @@ struct Shape {
 
 const ABOUT: &str = "Every site keeps its own rows. What leaves it are class names, column names, sums for \
     scaling, models and their trackers. Each way learns a common model over links that go one way and change \
-    at every step; a fifth of the checked rows is held out, and the way with the smallest loss on them is taken, at \
-    its best iteration if they are 20 or more.";
+    at every step; a fifth of the checked rows is held out, and the way with the smallest loss on them is \
+    taken, at its best iteration if they are 20 or more.";
 
 /// One way as an `[[algorithm]]`.
 fn algorithm(name: &str, step: f64, iterations: usize) -> Result<String> {

@@ -129,8 +129,8 @@ fn five_files_become_a_list_a_model_and_a_report() {
     assert_eq!(std::fs::read(out.join("labels.csv")).unwrap(), before);
 }
 
-/// Three sites' tables of many numbers, two of five labels wrong, with this many reviewed rows a site; the true
-/// labels by id.
+/// Three sites' tables of many numbers, two of five labels wrong, with this many reviewed rows a site; the
+/// true labels by id.
 fn wide(folder: &Path, reviewed: usize) -> BTreeMap<String, String> {
     let (mut truth, mut r) = (BTreeMap::new(), Numbers(982));
     for site in 0..3 {

@@ -1,5 +1,5 @@
 //! The state of the best evaluation: a run can end there instead of at its last iteration.
-use super::{Plan, Sample};
+use super::{Outcome, Plan, Sample, restore};
 use crate::algorithm::State;
 use crate::error::{Error, Result};
 use crate::problem::{Better, Bilevel};
@@ -67,5 +67,13 @@ impl<'a, T: Real> Keeper<'a, T> {
         }
         let memory = state.memory().into_iter().map(|r| Cow::Owned(r.numbers().into_owned())).collect();
         self.best = Some(Best { k: sample.k, value, memory });
+    }
+
+    /// Puts the state of a run that came to its end back to where it was best, and says when that was.
+    pub fn go_back(self, outcome: Outcome, state: &mut dyn State<T>) -> Result<Option<usize>> {
+        let ended = matches!(outcome, Outcome::Finished | Outcome::Reached(_));
+        let Some(best) = self.best.filter(|_| ended) else { return Ok(None) };
+        restore(state, &best.memory)?;
+        Ok(Some(best.k))
     }
 }

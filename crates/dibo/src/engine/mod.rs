@@ -214,8 +214,7 @@ fn drive<T: Real>(
     check(algorithm, problem, network, plan)?;
     let counted = Counted::new(problem, resume.as_ref().map_or_else(Oracle::default, |c| c.oracle));
     let mut state = algorithm.start(&counted, network, start)?;
-    let (mut k, mut clock, mut samples) = (0, Duration::ZERO, Vec::new());
-    let mut best = None;
+    let (mut k, mut clock, mut samples, mut best) = (0, Duration::ZERO, Vec::new(), None);
     let counted = match resume {
         None => counted,
         Some(c) => {
@@ -224,8 +223,7 @@ fn drive<T: Real>(
             network.restore(&c.network)?;
             let damaged = |e| Error::Checkpoint(format!("damaged checkpoint: {} seconds: {e}", c.seconds));
             let seconds = Duration::try_from_secs_f64(c.seconds).map_err(damaged)?;
-            (k, clock, samples) = (c.k, seconds, c.samples);
-            best = c.best.map(Best::into_owned);
+            (k, clock, samples, best) = (c.k, seconds, c.samples, c.best.map(Best::into_owned));
             Counted::new(problem, c.oracle)
         }
     };
@@ -279,14 +277,10 @@ fn drive<T: Real>(
         network.wait()?;
         clock += from.elapsed();
     };
-    let ended = matches!(outcome, Outcome::Finished | Outcome::Reached(_));
-    let best = keeper.best.filter(|_| ended);
-    if let Some(best) = &best {
-        restore(&mut *state, &best.memory)?;
-    }
+    let best = keeper.go_back(outcome, &mut *state)?;
     watch.finished(&state.views());
     let reason = reason.filter(|_| matches!(outcome, Outcome::Broken(_)));
-    Ok((Record { outcome, samples, state_bytes, reason, best: best.map(|b| b.k) }, state))
+    Ok((Record { outcome, samples, state_bytes, reason, best }, state))
 }
 
 /// Tells from an evaluation whether a run is over.
