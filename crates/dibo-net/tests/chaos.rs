@@ -55,7 +55,7 @@ impl Case {
             dibo::trace::algorithm("fab", parameters.as_object().unwrap().clone()).unwrap();
         let problem = Quadratic::random(n, 2, 3, 2, false);
         let sequence = Sequence::uniform(ErdosRenyi::new(n, 0.4, 4, true));
-        let plan = Plan { iterations, every: 10, target: None, diverged_above: 1e9 };
+        let plan = Plan { iterations, every: 10, target: None, diverged_above: 1e9, best: None };
         let mut network = Simulator::new(sequence.clone(), Threads::one());
         let (start, mut last) = (problem.start(), Last(EndRows::new()));
         engine::run(&*algorithm, &problem, &mut network, Some(&start), &plan, None, &mut last).unwrap();

@@ -45,7 +45,7 @@ impl Case {
         sequence: Sequence,
         iterations: usize,
     ) -> Self {
-        let plan = Plan { iterations, every: 10, target: None, diverged_above: 1e9 };
+        let plan = Plan { iterations, every: 10, target: None, diverged_above: 1e9, best: None };
         Case { algorithm, problem: Box::new(problem), sequence, loss: None, plan }
     }
 

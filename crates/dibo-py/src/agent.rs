@@ -89,7 +89,7 @@ pub fn agent<'py>(
         ..Settings::new(sequence.agents(), own, digest, 0, age)
     };
     let meeting = Meeting { endpoints, settings, links: Links { loss: graph.loss()?, wait: None } };
-    let plan = Plan { iterations, every, target: None, diverged_above: f64::MAX };
+    let plan = Plan { iterations, every, target: None, diverged_above: f64::MAX, best: None };
     let stop = Stop::default();
     let asked = Asked { plan, start: None, threads, progress: None, stop: Some(stop) };
     let keep = Keep::default();

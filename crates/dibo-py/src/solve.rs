@@ -351,7 +351,7 @@ pub fn solve<'py>(
         y: start_y.as_ref().map(rows).unwrap_or_default(),
         ..Start::default()
     });
-    let plan = Plan { iterations, every, target, diverged_above };
+    let plan = Plan { iterations, every, target, diverged_above, best: None };
     let asked = Asked { plan, start, threads, progress, stop: None };
     let keep = Keep::default();
     let done = if let Ok(builtin) = problem.cast::<Builtin>() {

@@ -17,6 +17,8 @@ pub struct RunKeys {
     target: f64,
     /// What the target and `tune` look at; empty for the problem's own.
     metric: String,
+    /// What is kept of a run is the state of the evaluation where this metric was best; empty for the last.
+    best: String,
     /// A run whose metric is above this has diverged and ends.
     diverged_above: f64,
     /// Points kept of each curve at most.
@@ -32,6 +34,7 @@ impl Default for RunKeys {
             every: 20,
             target: 0.0,
             metric: String::new(),
+            best: String::new(),
             diverged_above: 1e3,
             points: 400,
             alone: false,
@@ -65,7 +68,9 @@ impl RunKeys {
     /// For the engine; `first` is the metric that the problem names first.
     pub fn plan(&self, first: Option<&str>) -> Plan {
         let target = self.metric(first).filter(|_| self.target > 0.0).map(|m| (m.to_string(), self.target));
-        Plan { iterations: self.iterations, every: self.every, target, diverged_above: self.diverged_above }
+        let best = Some(self.best.clone()).filter(|b| !b.is_empty());
+        let RunKeys { iterations, every, diverged_above, .. } = *self;
+        Plan { iterations, every, target, diverged_above, best }
     }
 
     /// Metrics are computed after each so many iterations.

@@ -545,12 +545,13 @@ fn gather(
                 values: metrics.iter().map(|m| s.get(m).unwrap_or(f64::NAN)).collect(),
             });
         }
-        let Some(last) = record.samples.last() else { continue };
+        let (Some(last), Some(end)) = (record.samples.last(), record.end()) else { continue };
         runs.push(RunRecord {
             series,
             seed,
             outcome: record.outcome.word().into(),
             reason: record.reason.clone(),
+            best: record.best,
             iterations: last.k,
             seconds: last.seconds,
             bytes: last.traffic.bytes,
@@ -558,7 +559,7 @@ fn gather(
             products: last.oracle.products,
             state_bytes: record.state_bytes,
             memory,
-            last: last.values.iter().filter(|v| v.1.is_finite()).cloned().collect(),
+            last: end.values.iter().filter(|v| v.1.is_finite()).cloned().collect(),
             smallest: over_run(&record.samples, |values| {
                 values.iter().copied().fold(f64::INFINITY, f64::min)
             }),

@@ -217,6 +217,11 @@ impl Own {
         self.given.rows.len()
     }
 
+    /// How many are checked.
+    pub fn checked(&self) -> usize {
+        self.checked.rows.len()
+    }
+
     /// How many numbers a model sees of a row, by this site's own words.
     pub fn width(&self) -> usize {
         let width = |f: &Feature| match f {

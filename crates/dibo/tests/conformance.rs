@@ -734,7 +734,8 @@ impl Watch<f64> for StopAt {
     }
 }
 
-const ENDLESS: Plan = Plan { iterations: usize::MAX, every: 5, target: None, diverged_above: 1e9 };
+const ENDLESS: Plan =
+    Plan { iterations: usize::MAX, every: 5, target: None, diverged_above: 1e9, best: None };
 
 fn run_to(
     algorithm: &dyn Algorithm<f64>,
@@ -840,6 +841,7 @@ fn a_run_says_how_it_ended() {
         every: 20,
         target: Some(("relative_error".into(), 0.2)),
         diverged_above: 1e3,
+        best: None,
     };
     let record = run(5.0, &plan);
     assert!(

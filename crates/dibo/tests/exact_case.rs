@@ -171,7 +171,7 @@ fn contraction_is_the_second_eigenvalue_and_is_seen_in_a_run() {
 
 #[test]
 fn a_large_step_diverges_and_a_small_one_reaches_its_target() {
-    let plan = |target| Plan { iterations: 2000, every: 10, target, diverged_above: 1e6 };
+    let plan = |target| Plan { iterations: 2000, every: 10, target, diverged_above: 1e6, best: None };
     let go = |eta: f64, target| {
         let mut network = Simulator::new(links(), Threads::one());
         engine::run(

@@ -286,7 +286,8 @@ fn moreaus_rule_goes_through_waves() {
     let error = |parameters: serde_json::Value| {
         let algorithm = algorithm("cell", parameters);
         let mut network = Simulator::new(unbalanced(6, 12), Threads::one());
-        let plan = engine::Plan { iterations: 30_000, every: 1000, target: None, diverged_above: 1e6 };
+        let plan =
+            engine::Plan { iterations: 30_000, every: 1000, target: None, diverged_above: 1e6, best: None };
         let record = engine::run(&*algorithm, &problem, &mut network, None, &plan, None, &mut ()).unwrap();
         record.last("relative_error").unwrap()
     };

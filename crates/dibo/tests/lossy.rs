@@ -67,8 +67,13 @@ fn mass_is_conserved_with_running_sums_and_lost_without() {
 
 /// Iterations until the relative error falls below 1 %, and the error at the end.
 fn reach(name: &str, network: &mut dyn Network<f64>, iterations: usize, seed: u64) -> (Outcome, f64) {
-    let plan =
-        Plan { iterations, every: 5, target: Some(("relative_error".into(), 0.01)), diverged_above: 1e6 };
+    let plan = Plan {
+        iterations,
+        every: 5,
+        target: Some(("relative_error".into(), 0.01)),
+        diverged_above: 1e6,
+        best: None,
+    };
     let problem = problem(seed);
     let record =
         engine::run(&*algorithm(name, steps()), &problem, network, None, &plan, None, &mut ()).unwrap();
@@ -154,7 +159,7 @@ fn a_checkpoint_holds_what_is_in_flight() {
     let (problem, algorithm, plan) = (
         problem(1),
         algorithm("running-sum-fab", steps()),
-        Plan { iterations: 200, every: 10, target: None, diverged_above: 1e6 },
+        Plan { iterations: 200, every: 10, target: None, diverged_above: 1e6, best: None },
     );
     let run = |watch: &mut Half, resume| {
         engine::run(&*algorithm, &problem, &mut lossy(Some(5.0), 1), None, &plan, resume, watch).unwrap()

@@ -89,6 +89,7 @@ impl Fake {
             seed: 0,
             outcome: self.outcome.into(),
             reason: None,
+            best: None,
             iterations: iterations as usize,
             seconds: self.iterations as f64 * self.pace() * self.factor(seed),
             bytes: self.bytes * self.iterations as u64,

@@ -27,6 +27,7 @@ fn results(outcomes: [[&str; 2]; 2]) -> Manifest {
         seed,
         outcome: outcome.into(),
         reason: None,
+        best: None,
         iterations: 1,
         seconds: 1.0,
         bytes: 1,

@@ -191,6 +191,7 @@ impl Feed {
             seed: self.seed,
             outcome: outcome.into(),
             reason: None,
+            best: None,
             iterations,
             seconds: 0.0,
             bytes: 0,

@@ -60,6 +60,7 @@ fn results(
                 seed,
                 outcome: outcome.into(),
                 reason: None,
+                best: None,
                 iterations: last,
                 seconds: 0.5,
                 bytes: 2_000_000,

@@ -117,6 +117,9 @@ pub struct RunRecord {
     pub reason: Option<String>,
     /// Iterations done.
     pub iterations: usize,
+    /// The evaluation whose state was kept, where it is not the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<usize>,
     /// Seconds of iterations, metrics not counted.
     pub seconds: f64,
     /// Bytes that all agents sent.
@@ -130,7 +133,7 @@ pub struct RunRecord {
     /// What else is known of its memory.
     #[serde(default)]
     pub memory: MemoryUse,
-    /// Last value of each metric, where it has one.
+    /// Value of each metric at the end, where it has one: of the state that was kept.
     pub last: BTreeMap<String, f64>,
     /// Smallest value of each metric over all evaluations.
     #[serde(default)]

@@ -45,7 +45,7 @@ impl<'a, T: Real> Run<'a, T> {
             start: None,
             seed: 0,
             threads: 1,
-            plan: Plan { iterations: 1000, every: 20, target: None, diverged_above: 1e3 },
+            plan: Plan { iterations: 1000, every: 20, target: None, diverged_above: 1e3, best: None },
         }
     }
 

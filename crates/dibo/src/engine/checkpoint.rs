@@ -1,5 +1,5 @@
 //! Checkpoints: everything that a run needs to go on later with the same bits.
-use super::{Oracle, Sample};
+use super::{Best, Oracle, Sample};
 use crate::error::{Error, Result};
 use crate::network::Traffic;
 use crate::rows::Real;
@@ -28,10 +28,12 @@ pub struct Checkpoint<'a, T: Clone> {
     pub memory: Vec<Cow<'a, [T]>>,
     /// The network's memory.
     pub network: Vec<u8>,
+    /// The state of the best evaluation, where one is kept.
+    pub best: Option<Best<'a, T>>,
 }
 
 /// Identifies a checkpoint file and its layout.
-const MAGIC: &[u8; 8] = b"dibo-ck3";
+const MAGIC: &[u8; 8] = b"dibo-ck4";
 
 /// FNV-1a: no single changed byte goes unseen, and it is the same on every machine.
 fn checksum(before: u64, bytes: &[u8]) -> u64 {
@@ -80,8 +82,9 @@ impl<T: Real> Checkpoint<'_, T> {
     /// The same with a copy of the state's memory, to keep beyond the run.
     pub fn into_owned(self) -> Checkpoint<'static, T> {
         let memory = self.memory.into_iter().map(|m| Cow::Owned(m.into_owned())).collect();
-        let Checkpoint { k, digest, samples, seconds, traffic, oracle, network, .. } = self;
-        Checkpoint { k, digest, samples, seconds, traffic, oracle, memory, network }
+        let Checkpoint { k, digest, samples, seconds, traffic, oracle, network, best, .. } = self;
+        let best = best.map(Best::into_owned);
+        Checkpoint { k, digest, samples, seconds, traffic, oracle, memory, network, best }
     }
 
     /// Reads what [`to_bytes`](Self::to_bytes) wrote; says what is wrong with anything else.

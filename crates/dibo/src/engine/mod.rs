@@ -1,10 +1,12 @@
 //! The loop around an algorithm: checks, metrics with the clock stopped, stopping rules, checkpoints that
 //! resume to the bit.
+mod best;
 mod builder;
 mod checkpoint;
 
 pub use crate::metrics::mean;
 pub use crate::problem::Oracle;
+pub use best::Best;
 pub use builder::{End, Run};
 pub use checkpoint::Checkpoint;
 
@@ -15,6 +17,7 @@ use crate::network::{Network, Traffic};
 use crate::problem::{Better, Bilevel, Counted, Start};
 use crate::rows::{Real, View};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 /// How a run is to go.
@@ -29,6 +32,8 @@ pub struct Plan {
     /// The run has diverged when the watched metric (the target's, else the problem's first) is not finite
     /// or, for an error, above this.
     pub diverged_above: f64,
+    /// A run that comes to its end goes back to the evaluation where this metric was best.
+    pub best: Option<String>,
 }
 
 /// How a run ended.
@@ -92,9 +97,17 @@ pub struct Record {
     pub state_bytes: u64,
     /// Why a broken run was stopped.
     pub reason: Option<String>,
+    /// The evaluation whose state is that of the end, where it is not the last.
+    pub best: Option<usize>,
 }
 
 impl Record {
+    /// The evaluation of the state at the end.
+    pub fn end(&self) -> Option<&Sample> {
+        let best = self.samples.iter().find(|s| Some(s.k) == self.best);
+        best.or(self.samples.last())
+    }
+
     /// The last value of a metric.
     pub fn last(&self, metric: &str) -> Option<f64> {
         self.samples.last().and_then(|s| s.get(metric))
@@ -201,21 +214,22 @@ fn drive<T: Real>(
     check(algorithm, problem, network, plan)?;
     let counted = Counted::new(problem, resume.as_ref().map_or_else(Oracle::default, |c| c.oracle));
     let mut state = algorithm.start(&counted, network, start)?;
-    let (mut k, mut clock, mut samples) = (0, Duration::ZERO, Vec::new());
+    let (mut k, mut clock, mut samples, mut best) = (0, Duration::ZERO, Vec::new(), None);
     let counted = match resume {
         None => counted,
         Some(c) => {
-            restore(&mut *state, &c)?;
+            restore(&mut *state, &c.memory)?;
             network.set_traffic(c.traffic);
             network.restore(&c.network)?;
             let damaged = |e| Error::Checkpoint(format!("damaged checkpoint: {} seconds: {e}", c.seconds));
             let seconds = Duration::try_from_secs_f64(c.seconds).map_err(damaged)?;
-            (k, clock, samples) = (c.k, seconds, c.samples);
+            (k, clock, samples, best) = (c.k, seconds, c.samples, c.best.map(Best::into_owned));
             Counted::new(problem, c.oracle)
         }
     };
     let state_bytes = state.memory().iter().map(|r| r.bytes() as u64).sum();
     let (every, judge) = (plan.every.max(1), Judge::new(problem, plan));
+    let mut keeper = best::Keeper::new(problem, plan, best)?;
     let mut reason = None;
     let outcome = loop {
         let evaluates = k % every == 0 || k >= plan.iterations;
@@ -227,6 +241,7 @@ fn drive<T: Real>(
             let (traffic, oracle) = (network.traffic(), counted.calls());
             let sample = Sample { k, seconds: clock.as_secs_f64(), traffic, oracle, values };
             watch.sample(&sample);
+            keeper.see(&sample, &mut *state);
             samples.push(sample);
         }
         let judged = samples.last().filter(|last| last.k == k);
@@ -244,6 +259,7 @@ fn drive<T: Real>(
                 oracle: counted.calls(),
                 memory: state.memory().into_iter().map(|r| r.numbers()).collect(),
                 network: network.memory(),
+                best: keeper.best.as_ref().map(Best::borrowed),
             })?;
         }
         if stop {
@@ -261,9 +277,10 @@ fn drive<T: Real>(
         network.wait()?;
         clock += from.elapsed();
     };
+    let best = keeper.go_back(outcome, &mut *state)?;
     watch.finished(&state.views());
     let reason = reason.filter(|_| matches!(outcome, Outcome::Broken(_)));
-    Ok((Record { outcome, samples, state_bytes, reason }, state))
+    Ok((Record { outcome, samples, state_bytes, reason, best }, state))
 }
 
 /// Tells from an evaluation whether a run is over.
@@ -310,12 +327,12 @@ impl<'a> Judge<'a> {
     }
 }
 
-fn restore<T: Real>(state: &mut dyn State<T>, from: &Checkpoint<'_, T>) -> Result<()> {
+fn restore<T: Real>(state: &mut dyn State<T>, from: &[Cow<'_, [T]>]) -> Result<()> {
     let other = "the checkpoint belongs to another experiment: its vectors have other sizes";
     let mut memory = state.memory();
-    if memory.len() != from.memory.len() {
+    if memory.len() != from.len() {
         return Err(Error::Checkpoint(other.into()));
     }
-    let restored = memory.iter_mut().zip(&from.memory).try_for_each(|(m, s)| m.restore(s));
+    let restored = memory.iter_mut().zip(from).try_for_each(|(m, s)| m.restore(s));
     restored.map_err(|e| Error::Checkpoint(format!("{other}: {e}")))
 }

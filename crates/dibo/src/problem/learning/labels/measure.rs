@@ -12,7 +12,9 @@ pub struct Verdict {
     pub score: f64,
     /// Its log-odds, which tell scores apart that are 0 or 1 when rounded.
     pub log_odds: f64,
-    /// The class that is most probably the true one.
+    /// The class that the model itself takes for the true one, which calls the label wrong if it is another.
+    /// T has no say in it: a model that was trained on the row leans towards its label already, the more
+    /// the better it knows rows by heart, and a T learned beside such a model trusts labels too much.
     pub suggested: u8,
 }
 
@@ -40,6 +42,11 @@ pub(super) fn list() -> Vec<Metric> {
         Metric::higher("recall", "recall", ""),
         Metric::higher("right_after", "labels right after cleaning", "%"),
     ]
+}
+
+/// The most probable class.
+fn most(p: &[f64]) -> usize {
+    (1..p.len()).fold(0, |best, c| if p[c] > p[best] { c } else { best })
 }
 
 /// The place of log-odds among the bins, which grow with their distance from 0.
@@ -160,9 +167,8 @@ impl<T: Real> Labels<T> {
                 let others: f64 = (0..classes).filter(|c| *c != label).map(pair).sum();
                 let own = pair(label);
                 let log_odds = own.max(f64::MIN_POSITIVE).ln() - others.max(f64::MIN_POSITIVE).ln();
-                let best = (1..classes).fold(0, |best, c| if pair(c) > pair(best) { c } else { best });
                 let score = own / (own + others).max(f64::MIN_POSITIVE);
-                verdicts.push(Verdict { score, log_odds, suggested: best as u8 });
+                verdicts.push(Verdict { score, log_odds, suggested: most(p) as u8 });
             },
         );
         verdicts
@@ -173,7 +179,6 @@ impl<T: Real> Labels<T> {
         let (site, (w, t)) = (&self.sites[agent], self.parts(variables));
         let mut sums = vec![0.0; FIRST + 2 * BINS];
         let first = site.given + site.checked;
-        let guess = |p: &[f64]| (1..p.len()).fold(0, |best, c| if p[c] > p[best] { c } else { best });
         self.probabilities(
             site,
             w,
@@ -182,7 +187,7 @@ impl<T: Real> Labels<T> {
             |row, p| {
                 let label = site.labels[row] as usize;
                 sums[0] -= (TRUSTED * p[label] + (1.0 - TRUSTED) / p.len() as f64).ln();
-                sums[1] += f64::from(u8::from(guess(p) == label));
+                sums[1] += f64::from(u8::from(most(p) == label));
                 sums[2] += 1.0;
             },
         );
@@ -196,7 +201,7 @@ impl<T: Real> Labels<T> {
                 |j| agent + j * agents,
                 count,
                 |row, p| {
-                    sums[3] += f64::from(u8::from(guess(p) == test.labels[row] as usize));
+                    sums[3] += f64::from(u8::from(most(p) == test.labels[row] as usize));
                     sums[4] += 1.0;
                 },
             );

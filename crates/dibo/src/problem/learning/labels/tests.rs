@@ -411,7 +411,7 @@ fn sums_of_agents_are_the_metrics_of_all() {
             let (q, g) = (probabilities(Model::Linear, &v, row(s, j)), s.labels[j] as usize);
             let pair: Vec<f64> = (0..3).map(|c| q[c] * t[c * 3 + g]).collect();
             assert!((verdict.score - pair[g] / pair.iter().sum::<f64>()).abs() < 1e-12);
-            assert!(pair.iter().all(|v| *v <= pair[verdict.suggested as usize]));
+            assert!(q.iter().all(|v| *v <= q[verdict.suggested as usize]));
             samples.push((verdict.score, s.truth[j] != s.labels[j]));
             suspicious += f64::from(u8::from(verdict.suggested != s.labels[j]));
             right += f64::from(u8::from(verdict.suggested == s.truth[j]));
