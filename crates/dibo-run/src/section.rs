@@ -122,8 +122,8 @@ struct Entry {
     value: Range<usize>,
     /// Spans of the elements of a swept list; empty for a plain value.
     elements: Vec<Range<usize>>,
-    /// Whether a case gave it: then it differs between series like a swept value.
-    from_case: bool,
+    /// Whether a case gave it: then it differs between series and shows like a swept value.
+    shows: bool,
 }
 
 impl<'a> Section<'a> {
@@ -157,7 +157,7 @@ impl<'a> Section<'a> {
                 key_span,
                 value: span,
                 elements,
-                from_case: false,
+                shows: false,
             });
         }
         Ok(Section { source, entries, header, picks: BTreeMap::new() })
@@ -167,8 +167,28 @@ impl<'a> Section<'a> {
     pub fn overlaid(&self, case: &Section<'a>) -> Section<'a> {
         let mut section = self.clone();
         section.entries.retain(|e| case.entries.iter().all(|c| c.key != e.key));
-        section.entries.extend(case.entries.iter().cloned().map(|e| Entry { from_case: true, ..e }));
+        section.entries.extend(case.entries.iter().cloned());
         section
+    }
+
+    /// What it says shows in labels like swept values.
+    pub fn shown(&mut self) {
+        self.entries.iter_mut().for_each(|e| e.shows = true);
+    }
+
+    /// Adds a value that stands elsewhere in the file; it shows like a swept one.
+    pub fn add(&mut self, key: &str, key_span: Range<usize>, value: Range<usize>) {
+        self.entries.push(Entry { key: key.into(), key_span, value, elements: Vec::new(), shows: true });
+    }
+
+    /// The words that a key has: one, those of a list, or none.
+    pub fn words(&self, key: &str) -> Vec<String> {
+        let word = |at: &Range<usize>| self.source.text[at.clone()].trim().trim_matches('"').to_string();
+        match self.entries.iter().find(|e| e.key == key) {
+            Some(e) if e.elements.is_empty() => vec![word(&e.value)],
+            Some(e) => e.elements.iter().map(word).collect(),
+            None => Vec::new(),
+        }
     }
 
     /// How many combinations [`unfold`](Self::unfold) makes.
@@ -197,7 +217,7 @@ impl<'a> Section<'a> {
 
     /// Keys that are swept.
     pub fn swept(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().filter(|e| e.elements.len() > 1 || e.from_case).map(|e| e.key.as_str())
+        self.entries.iter().filter(|e| e.elements.len() > 1 || e.shows).map(|e| e.key.as_str())
     }
 
     /// Every key with the text of its value.
