@@ -1,6 +1,7 @@
 //! `paper`: the page about the paper, made of kept results.
 use anyhow::{Context, Result, ensure};
-use dibo_paper::kept::Kept;
+use dibo_paper::kept::{Kept, read_all};
+use dibo_paper::zoo::ZooKept;
 use dibo_report::results::{Curves, Manifest, verify};
 use dibo_run::say;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,9 @@ pub struct Options {
     /// Where the page goes
     #[arg(long, default_value = "docs/paper.md")]
     out: PathBuf,
+    /// Where the page of the zoo goes
+    #[arg(long, default_value = "docs/zoo.md")]
+    zoo: PathBuf,
 }
 
 /// Keeps results, then makes the page.
@@ -31,10 +35,14 @@ pub fn paper(options: &Options) -> Result<ExitCode> {
     let kept = Kept::read_all(&options.kept)
         .map_err(anyhow::Error::msg)
         .context("kept results lie in dibo's repository: run this in its root, or say where with --kept")?;
-    let page = dibo_paper::page::page(&kept);
-    let fail = || format!("cannot write {}", options.out.display());
-    std::fs::write(&options.out, page).with_context(fail)?;
-    say!("{} of {} kept experiments", options.out.display(), kept.len());
+    let zoo: Vec<ZooKept> = read_all(&options.kept.join("zoo")).map_err(anyhow::Error::msg)?;
+    for (path, page, count) in [
+        (&options.out, dibo_paper::page::page(&kept), kept.len()),
+        (&options.zoo, dibo_paper::zoo::page(&zoo), zoo.len()),
+    ] {
+        std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        say!("{} of {count} kept experiments", path.display());
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -44,9 +52,14 @@ fn keep(folder: &Path, device: Option<&str>, into: &Path) -> Result<()> {
     ensure!(numbers.is_none(), "{}: the runs in it must be done again", numbers.cloned().unwrap_or_default());
     let manifest = Manifest::read(folder)?;
     let curves = Curves::read_csv(&folder.join("curves.csv"))?;
-    let path = into.join(format!("{}.json", manifest.name));
-    std::fs::write(&path, Kept::of(&manifest, &curves, device).text())
-        .with_context(|| format!("cannot write {}", path.display()))?;
+    let (path, text) = match ZooKept::of(&manifest, &curves) {
+        Some(zoo) => (into.join(format!("zoo/{}.json", manifest.name)), zoo.text()),
+        None => {
+            let kept = Kept::of(&manifest, &curves, device);
+            (into.join(format!("{}.json", manifest.name)), kept.text())
+        }
+    };
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     say!("kept {}", path.display());
     Ok(())
 }

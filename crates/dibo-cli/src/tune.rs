@@ -13,6 +13,9 @@ pub struct Options {
     /// Which algorithm of the file to tune [default: the first]
     #[arg(long, value_name = "NAME")]
     algorithm: Option<String>,
+    /// In which named case of the file [default: the first that the algorithm names]
+    #[arg(long, value_name = "NAME")]
+    case: Option<String>,
     /// What is to become better; where [run] has a target, its iterations count first [default: the file's
     /// metric, else the problem's first]
     #[arg(long)]
@@ -43,6 +46,7 @@ pub fn tune(registry: &Registry, options: Options) -> Result<ExitCode> {
         &tune::Options {
             request,
             algorithm: options.algorithm,
+            case: options.case,
             metric: options.metric,
             seeds,
             out: options.out,

@@ -32,7 +32,13 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "dibo-paper",
         crates: &["dibo_report"],
-        rooms: &[("claims", &[]), ("experiments", &[]), ("kept", &["claims"]), ("page", &["claims", "kept"])],
+        rooms: &[
+            ("claims", &[]),
+            ("experiments", &[]),
+            ("kept", &["claims"]),
+            ("page", &["claims", "kept"]),
+            ("zoo", &["experiments", "kept", "page"]),
+        ],
     },
     Crate {
         name: "dibo-cuda",

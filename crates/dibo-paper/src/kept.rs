@@ -68,7 +68,7 @@ pub struct End {
 }
 
 /// Four digits are enough for a page.
-fn short(value: f64) -> f64 {
+pub(crate) fn short(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 
@@ -137,15 +137,7 @@ impl Kept {
 
     /// All that is kept in a folder, by name.
     pub fn read_all(folder: &Path) -> Result<Vec<Kept>, String> {
-        let fail = |e: std::io::Error| format!("cannot read {}: {e}", folder.display());
-        let mut all = Vec::new();
-        for entry in std::fs::read_dir(folder).map_err(fail)? {
-            let path = entry.map_err(fail)?.path();
-            if path.extension().is_some_and(|end| end == "json") {
-                let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-                all.push(serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?);
-            }
-        }
+        let mut all: Vec<Kept> = read_all(folder)?;
         all.sort_by(|a: &Kept, b| a.name.cmp(&b.name));
         Ok(all)
     }
@@ -154,6 +146,20 @@ impl Kept {
     pub fn text(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
+}
+
+/// Every JSON file of a folder.
+pub fn read_all<K: serde::de::DeserializeOwned>(folder: &Path) -> Result<Vec<K>, String> {
+    let fail = |e: std::io::Error| format!("cannot read {}: {e}", folder.display());
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(fail)? {
+        let path = entry.map_err(fail)?.path();
+        if path.extension().is_some_and(|end| end == "json") {
+            let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            all.push(serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?);
+        }
+    }
+    Ok(all)
 }
 
 fn end(manifest: &Manifest, series: usize, metric: &str) -> End {

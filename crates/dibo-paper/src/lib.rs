@@ -6,5 +6,6 @@ pub mod claims;
 mod experiments;
 pub mod kept;
 pub mod page;
+pub mod zoo;
 
 pub use experiments::EXPERIMENTS;

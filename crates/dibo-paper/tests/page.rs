@@ -1,7 +1,8 @@
 //! The page about the paper and what README says of it are what the kept results say.
 use dibo_paper::claims::JUDGES;
-use dibo_paper::kept::Kept;
+use dibo_paper::kept::{Kept, read_all};
 use dibo_paper::page::{page, table_in_short};
+use dibo_paper::zoo::{TASKS, ZooKept};
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -48,5 +49,16 @@ fn kept_results_are_small_and_of_known_experiments() {
         assert!(dibo_paper::EXPERIMENTS.iter().any(|(name, _)| *name == k.name), "{}", k.name);
         assert!(k.text().len() < 200_000, "{}: {} bytes", k.name, k.text().len());
         assert_eq!(k.ends.len(), k.curves.len(), "{}", k.name);
+    }
+}
+
+#[test]
+fn the_zoo_s_page_is_made_of_its_kept_results_and_has_no_empty_cell() {
+    let kept: Vec<ZooKept> = read_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("kept/zoo")).unwrap();
+    assert_eq!(kept.len(), TASKS.len());
+    let text = std::fs::read_to_string(root().join("docs/zoo.md")).unwrap();
+    assert!(text == dibo_paper::zoo::page(&kept), "docs/zoo.md is not what `dibo paper` makes: run it");
+    for line in text.lines().filter(|l| l.starts_with('|')) {
+        assert!(!line.contains("|  |") && !line.contains("| |"), "an empty cell: {line}");
     }
 }

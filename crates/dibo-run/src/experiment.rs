@@ -155,26 +155,25 @@ impl Registry {
             return Err(head.error("claims", format!("claims: nobody judges '{id}'{close}")));
         }
         let figures_read = figures.iter().map(|f| f.read::<Figure>(&[])).collect::<Result<Vec<_>>>()?;
-        let size = |[p, g, r, a]: &[Section<'_>; 4], block: &Section<'_>| {
+        let size = |(block, Case { sections: [p, g, r, a], .. }): &(&Section<'_>, &Case<'_>)| {
             let over = |section: &Section<'_>, case: &Section<'_>| section.overlaid(case).combinations();
             over(&problem, p) * over(&graph, g) * over(&run, r) * over(block, a)
         };
-        let total: f64 = algorithms.iter().flat_map(|b| cases.iter().map(move |c| size(c, b))).sum();
+        let pairs = pairs(&algorithms, &cases)?;
+        let total: f64 = pairs.iter().map(size).sum();
         let most = if large { MOST_EVER } else { MOST };
         if total > most as f64 {
             let more = if large { "" } else { " (--yes allows 100,000)" };
             bail!("{}: the sweeps make {total:.0} settings; at most {most} are allowed{more}", source.name);
         }
         let mut settings = Vec::new();
-        for block in &algorithms {
-            for [in_problem, in_graph, in_run, in_algorithm] in &cases {
-                let block = block.overlaid(in_algorithm);
-                for p in problem.overlaid(in_problem).unfold() {
-                    for g in graph.overlaid(in_graph).unfold() {
-                        for r in run.overlaid(in_run).unfold() {
-                            for a in block.unfold() {
-                                settings.push(self.setting(&source, &p, &g, &r, &a)?);
-                            }
+        for (block, Case { sections: [in_problem, in_graph, in_run, in_algorithm], .. }) in pairs {
+            let block = block.overlaid(in_algorithm);
+            for p in problem.overlaid(in_problem).unfold() {
+                for g in graph.overlaid(in_graph).unfold() {
+                    for r in run.overlaid(in_run).unfold() {
+                        for a in block.unfold() {
+                            settings.push(self.setting(&source, &p, &g, &r, &a)?);
                         }
                     }
                 }
@@ -234,7 +233,35 @@ struct Parts<'a> {
     run: Section<'a>,
     algorithms: Vec<Section<'a>>,
     figures: Vec<Section<'a>>,
-    cases: Vec<[Section<'a>; 4]>,
+    cases: Vec<Case<'a>>,
+}
+
+/// Settings that belong together, by section in the order of `SECTIONS`.
+struct Case<'a> {
+    /// By which algorithms ask for it.
+    name: Option<String>,
+    sections: [Section<'a>; 4],
+}
+
+/// Every algorithm with each case in which it runs: those that it names, else all.
+fn pairs<'s, 'a>(
+    algorithms: &'s [Section<'a>],
+    cases: &'s [Case<'a>],
+) -> Result<Vec<(&'s Section<'a>, &'s Case<'a>)>> {
+    let mut all = Vec::new();
+    for block in algorithms {
+        let wanted = block.words("case");
+        let known = || cases.iter().filter_map(|c| c.name.as_deref());
+        if let Some(unknown) = wanted.iter().find(|w| known().all(|k| k != *w)) {
+            let names = known().collect::<Vec<_>>().join(", ");
+            let close = did_you_mean(unknown, known());
+            let what = format!("case is '{unknown}'; the file's named cases are: {names}{close}");
+            return Err(block.error("case", what));
+        }
+        let asked = |c: &&Case<'_>| wanted.is_empty() || c.name.as_ref().is_some_and(|n| wanted.contains(n));
+        all.extend(cases.iter().filter(asked).map(|case| (block, case)));
+    }
+    Ok(all)
 }
 
 /// Tables and lists of tables that a file may hold.
@@ -280,7 +307,7 @@ impl<'a> Parts<'a> {
         let none = || Section::new(source, 0, &DeTable::new());
         let Some(problem) = problem else { bail!("{}: [problem] is missing", source.name) };
         if cases.is_empty() {
-            cases.push([none()?, none()?, none()?, none()?]);
+            cases.push(Case { name: None, sections: [none()?, none()?, none()?, none()?] });
         }
         let (graph, run) = (graph.map_or_else(none, Ok)?, run.map_or_else(none, Ok)?);
         Ok(Parts { head, problem, graph, run, algorithms, figures, cases })
@@ -311,9 +338,10 @@ fn seed_list(seeds: &toml::Value) -> Result<Vec<u64>, String> {
 const SECTIONS: [&str; 4] = ["problem", "graph", "run", "algorithm"];
 
 /// A `[[case]]`: settings that belong together, such as `graph.nu = 0.5` with `problem.omega = 3`. Every
-/// algorithm runs in every case.
-fn case<'a>(source: &'a Source, at: usize, table: &DeTable<'_>) -> Result<[Section<'a>; 4]> {
+/// algorithm runs in every case, unless it names some.
+fn case<'a>(source: &'a Source, at: usize, table: &DeTable<'_>) -> Result<Case<'a>> {
     let mut parts = [(); 4].map(|()| Section::new(source, at, &DeTable::new()));
+    let named = table.iter().find(|(key, value)| key.get_ref() == "name" && value.get_ref().is_str());
     for (key, value) in table.iter() {
         let place = SECTIONS.iter().position(|name| *name == &**key.get_ref());
         let inline = source.text.get(value.span().start..).is_some_and(|t| t.starts_with('{'));
@@ -321,6 +349,7 @@ fn case<'a>(source: &'a Source, at: usize, table: &DeTable<'_>) -> Result<[Secti
             (Some(place), DeValue::Table(t)) if !inline => {
                 parts[place] = Section::new(source, key.span().start, t)
             }
+            (None, DeValue::String(_)) if key.get_ref() == "name" => {}
             _ => {
                 let form =
                     "graph.nu = 0.5, one on each line; the sections are problem, graph, run and algorithm";
@@ -332,7 +361,13 @@ fn case<'a>(source: &'a Source, at: usize, table: &DeTable<'_>) -> Result<[Secti
         }
     }
     let [p, g, r, a] = parts;
-    Ok([p?, g?, r?, a?])
+    let mut sections = [p?, g?, r?, a?];
+    // A name tells series apart, so that labels need not repeat what it stands for.
+    match named {
+        Some((key, value)) => sections[3].add("case", key.span(), value),
+        None => sections.iter_mut().for_each(Section::shown),
+    }
+    Ok(Case { name: named.and_then(|n| n.1.get_ref().as_str()).map(String::from), sections })
 }
 
 /// Adds what is swept to the labels, and more where two would still be the same.

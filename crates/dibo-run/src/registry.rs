@@ -145,8 +145,8 @@ impl Registry {
             let what = format!("there is no algorithm '{name}'; known are {}{close}", names.join(", "));
             return Err(algorithm.error("name", what));
         };
-        let except: Vec<&str> =
-            ["name", "label", "group"].into_iter().chain(problems.algorithm_keys.iter().copied()).collect();
+        let of_any = ["name", "label", "group", "case"];
+        let except: Vec<&str> = of_any.into_iter().chain(problems.algorithm_keys.iter().copied()).collect();
         let parameters = (entry.read)(algorithm, &except)?;
         parameters.check().map_err(|e| algorithm.value_error(e))?;
         let kind = (problems.read)(problem, algorithm, parameters.needs())?;

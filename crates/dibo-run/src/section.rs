@@ -125,8 +125,8 @@ struct Entry {
     elements: Vec<Range<usize>>,
     /// What the elements hold; of a plain value, itself alone.
     values: Vec<Value>,
-    /// Whether a case gave it: then it differs between series like a swept value.
-    from_case: bool,
+    /// Whether a case gave it: then it differs between series and shows like a swept value.
+    shows: bool,
 }
 
 /// A value as its TOML has it. What no type of ours could hold (a date, a number beyond 64 bits) stays as it
@@ -184,7 +184,7 @@ impl<'a> Section<'a> {
                 value: span,
                 elements,
                 values,
-                from_case: false,
+                shows: false,
             });
         }
         Ok(Section { source, entries, header, picks: BTreeMap::new() })
@@ -194,8 +194,31 @@ impl<'a> Section<'a> {
     pub fn overlaid(&self, case: &Section<'a>) -> Section<'a> {
         let mut section = self.clone();
         section.entries.retain(|e| case.entries.iter().all(|c| c.key != e.key));
-        section.entries.extend(case.entries.iter().cloned().map(|e| Entry { from_case: true, ..e }));
+        section.entries.extend(case.entries.iter().cloned());
         section
+    }
+
+    /// What it says shows in labels like swept values.
+    pub fn shown(&mut self) {
+        self.entries.iter_mut().for_each(|e| e.shows = true);
+    }
+
+    /// Adds a value that stands elsewhere in the file; it shows like a swept one.
+    pub fn add(&mut self, key: &str, key_span: Range<usize>, value: &Spanned<DeValue<'_>>) {
+        self.entries.push(Entry {
+            key: key.into(),
+            key_span,
+            value: value.span(),
+            elements: Vec::new(),
+            values: vec![typed(value)],
+            shows: true,
+        });
+    }
+
+    /// The words that a key has: one, those of a list, or none.
+    pub fn words(&self, key: &str) -> Vec<String> {
+        let entry = self.entries.iter().find(|e| e.key == key);
+        entry.into_iter().flat_map(|e| &e.values).map(Value::to_string).collect()
     }
 
     /// How many combinations [`unfold`](Self::unfold) makes.
@@ -224,7 +247,7 @@ impl<'a> Section<'a> {
 
     /// Keys that are swept.
     pub fn swept(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().filter(|e| e.elements.len() > 1 || e.from_case).map(|e| e.key.as_str())
+        self.entries.iter().filter(|e| e.elements.len() > 1 || e.shows).map(|e| e.key.as_str())
     }
 
     /// Every key with its value.

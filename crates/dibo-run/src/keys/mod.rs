@@ -15,10 +15,11 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value};
 
 /// What an `[[algorithm]]` may hold beside its parameters and what the problem takes of it.
-const OF_EVERY_ALGORITHM: [(&str, &str); 3] = [
+const OF_EVERY_ALGORITHM: [(&str, &str); 4] = [
     ("name", "Which algorithm."),
     ("label", "Its name in tables and plots; its usual one if not given."),
     ("group", "Gathers algorithms for a panel or a claim."),
+    ("case", "The named case in which it runs; every case if not given."),
 ];
 
 /// One key.

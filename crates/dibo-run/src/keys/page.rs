@@ -27,8 +27,9 @@ const CASES: &str = "\
 ## `[[case]]`
 
 Values of `problem`, `graph`, `run` and `algorithm` that belong together, such as `graph.nu = 0.5` with
-`problem.omega = 3`, one on each line. Every algorithm runs in every case; what a case says stands above what
-the section says.
+`problem.omega = 3`, one on each line. What a case says stands above what the section says. Every algorithm
+runs in every case, unless its `case` names one, or several in a list: a case may have a `name`, by which its
+series are then told apart.
 ";
 
 impl Reference {

@@ -14,7 +14,9 @@ impl Reference {
         }
         properties.insert("algorithm".into(), tables(any("algorithm")));
         let case = ["problem", "graph", "run", "algorithm"].map(|s| (s.to_string(), any(s)));
-        let case: Map<String, Value> = case.into_iter().collect();
+        let mut case: Map<String, Value> = case.into_iter().collect();
+        let name = "By which algorithms ask for it, and its series are told apart.";
+        case.insert("name".into(), json!({ "type": "string", "description": name }));
         properties.insert("case".into(), tables(closed(case)));
         let figure = self.keys("figure", "").map(|k| (k.name.clone(), said(k, k.schema.clone()))).collect();
         properties.insert("figure".into(), tables(closed(figure)));

@@ -28,6 +28,8 @@ pub struct Options {
     pub request: Request,
     /// Which algorithm of the file to tune; the first, if none is named.
     pub algorithm: Option<String>,
+    /// In which named case of the file; the first that the algorithm names, if none is said.
+    pub case: Option<String>,
     /// What is to become better; the file's metric, else the problem's first.
     pub metric: Option<String>,
     /// Seeds for the settings that come to the end.
@@ -79,7 +81,7 @@ pub fn tune(registry: &Registry, options: &Options) -> Result<bool> {
     let Options { seeds, .. } = options;
     ensure!((1..=1000).contains(seeds), "--seeds is {seeds}; it must be between 1 and 1000");
     let loaded = registry.load(&options.request)?;
-    let base = Base::new(registry, &loaded, options.algorithm.as_deref())?;
+    let base = Base::new(registry, &loaded, options)?;
     let first = base.candidate(&[])?;
     let seeds: Vec<u64> = (0..*seeds).collect();
     // Whatever would be refused when it is run is refused now, and the metric is known.
@@ -152,9 +154,11 @@ struct Base<'a> {
 }
 
 impl<'a> Base<'a> {
-    fn new(registry: &'a Registry, loaded: &Experiment, wanted: Option<&str>) -> Result<Self> {
+    fn new(registry: &'a Registry, loaded: &Experiment, options: &Options) -> Result<Self> {
         let lists_are_values = registry.lists();
         let mut document: DocumentMut = loaded.text.parse().context("the file cannot be edited")?;
+        let mut table = chosen(&document, options)?;
+        take_case(&mut document, &mut table, options.case.as_deref())?;
         // What the file says of its own sweep does not fit one tuned setting.
         for key in ["case", "figure", "claims", "about", "title"] {
             document.remove(key);
@@ -165,13 +169,6 @@ impl<'a> Base<'a> {
                 one_of_each(table, &lists_are_values);
             }
         }
-        let all = document.get("algorithm").and_then(Item::as_array_of_tables).cloned().unwrap_or_default();
-        let name = |t: &Table| t.get("name").and_then(Item::as_str).unwrap_or_default().to_string();
-        let known = || all.iter().map(name).collect::<Vec<_>>().join(", ");
-        let found = all.iter().find(|t| wanted.is_none_or(|w| name(t) == w));
-        let mut table = found
-            .with_context(|| format!("--algorithm {}: the file has {}", wanted.unwrap_or_default(), known()))?
-            .clone();
         let lists = table.iter().filter_map(|(key, item)| Some((key.to_string(), numbers(item)?))).collect();
         one_of_each(&mut table, &lists_are_values);
         // eta_z follows eta_y: the two must be equal for x to be stable.
@@ -266,6 +263,57 @@ impl<'a> Base<'a> {
         };
         all.iter().map(|p| refuse(self.candidate(p)?)).collect()
     }
+}
+
+fn name(table: &Table) -> String {
+    table.get("name").and_then(Item::as_str).unwrap_or_default().to_string()
+}
+
+/// The cases that an algorithm names.
+fn cases(table: &Table) -> Vec<&str> {
+    let item = table.get("case");
+    let list = item.and_then(Item::as_array).map(|a| a.iter().filter_map(Value::as_str).collect());
+    list.or_else(|| Some(vec![item?.as_str()?])).unwrap_or_default()
+}
+
+/// The algorithm that is asked for, in the case that is.
+fn chosen(document: &DocumentMut, options: &Options) -> Result<Table> {
+    let all = document.get("algorithm").and_then(Item::as_array_of_tables).cloned().unwrap_or_default();
+    let wanted = options.algorithm.as_deref();
+    let named: Vec<&Table> = all.iter().filter(|t| wanted.is_none_or(|w| name(t) == w)).collect();
+    if named.is_empty() {
+        let known = all.iter().map(name).collect::<Vec<_>>().join(", ");
+        bail!("--algorithm {}: the file has {known}", wanted.unwrap_or_default());
+    }
+    let runs_there = |t: &&&Table| match options.case.as_deref() {
+        Some(case) => cases(t).is_empty() || cases(t).contains(&case),
+        None => true,
+    };
+    let found = named.iter().find(runs_there).map(|t| (*t).clone());
+    found.with_context(|| {
+        let own = named.iter().flat_map(|t| cases(t)).collect::<Vec<_>>().join(", ");
+        format!("--case {}: it runs in {own}", options.case.as_deref().unwrap_or_default())
+    })
+}
+
+/// What the named case says becomes what the file says.
+fn take_case(document: &mut DocumentMut, table: &mut Table, wanted: Option<&str>) -> Result<()> {
+    let Some(case) = wanted.map(String::from).or(cases(table).first().map(|c| c.to_string())) else {
+        return Ok(());
+    };
+    table.remove("case");
+    let all = document.get("case").and_then(Item::as_array_of_tables).cloned().unwrap_or_default();
+    let said = all.iter().find(|t| name(t) == case);
+    let said = said.with_context(|| format!("--case {case}: the file has no case of this name"))?;
+    for section in ["problem", "graph", "run"] {
+        let Some(values) = said.get(section).and_then(Item::as_table_like) else { continue };
+        let into = document.entry(section).or_insert(toml_edit::table());
+        let into = into.as_table_mut().with_context(|| format!("{section} must be a table"))?;
+        values.iter().for_each(|(key, item)| drop(into.insert(key, item.clone())));
+    }
+    let own = said.get("algorithm").and_then(Item::as_table_like);
+    own.into_iter().flat_map(|t| t.iter()).for_each(|(key, item)| drop(table.insert(key, item.clone())));
+    Ok(())
 }
 
 /// Lists become their first element.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use dibo::engine::{Checkpoint, Outcome, Sample, Watch};
 use dibo::rows::{Real, Threads};
 use dibo_report::results::{Kept, seal, unseal};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -28,6 +28,7 @@ pub struct Candidate {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Track {
     /// The metric at each evaluation.
+    #[serde(deserialize_with = "with_gaps")]
     pub values: Vec<(usize, f64)>,
     /// Whether it is over: reached, diverged or all iterations done.
     pub over: bool,
@@ -35,6 +36,12 @@ pub struct Track {
     pub reached: Option<usize>,
     /// Whether it diverged.
     pub diverged: bool,
+}
+
+/// JSON has no NaN: it is written as null.
+fn with_gaps<'de, D: Deserializer<'de>>(reader: D) -> Result<Vec<(usize, f64)>, D::Error> {
+    let values = Vec::<(usize, Option<f64>)>::deserialize(reader)?;
+    Ok(values.into_iter().map(|(k, value)| (k, value.unwrap_or(f64::NAN))).collect())
 }
 
 impl Track {
@@ -95,11 +102,20 @@ const FINALISTS: usize = 3;
 /// were refused.
 pub type Scores = Vec<Option<(usize, Score)>>;
 
+/// Those that came further first, then the better ones.
+fn further(scores: &Scores, a: usize, b: usize) -> std::cmp::Ordering {
+    match (&scores[a], &scores[b]) {
+        (Some((far_a, a)), Some((far_b, b))) => far_b.cmp(far_a).then(a.order(b)),
+        _ => std::cmp::Ordering::Equal,
+    }
+}
+
 impl Race<'_> {
     /// Races all candidates; gives their scores at the last rung they ran to, or `None` if it was stopped.
     /// One seed tells the bad ones: after a short run the best third goes on, then runs become twice as long
     /// from rung to rung and the better half goes on; of those that come to the end, the best third runs with
-    /// all seeds. With `full`, everyone runs to the end with all seeds.
+    /// all seeds. Where all of these diverge with some seed, those that were left behind get their turn, the
+    /// best first. With `full`, everyone runs to the end with all seeds.
     pub fn run(
         &self,
         candidates: &[Candidate],
@@ -110,6 +126,7 @@ impl Race<'_> {
         let mut alive: Vec<usize> =
             (0..candidates.len()).filter(|i| candidates[*i].refused.is_none()).collect();
         let mut scores: Scores = vec![None; candidates.len()];
+        let mut behind: Vec<usize> = Vec::new();
         // Runs are looked at at multiples of `every` only; two looks are the least that tells anything.
         let every = candidates.first().map_or(1, |c| c.setting.run.every());
         let mut until = (iterations / 27).next_multiple_of(every).max(2 * every).min(iterations);
@@ -127,7 +144,14 @@ impl Race<'_> {
                 scores[*i] = Some((until * seeds_now.len(), self.score(mine.collect())));
             }
             if seeds_now.len() == seeds.len() && until == iterations {
-                return Ok(Some(scores));
+                let sound = alive.iter().any(|i| scores[*i].is_some_and(|s| s.1.metric.is_finite()));
+                behind.retain(|i| scores[*i].is_some_and(|s| s.1.metric.is_finite()));
+                if sound || behind.is_empty() {
+                    return Ok(Some(scores));
+                }
+                behind.sort_by(|a, b| further(&scores, *a, *b));
+                alive = behind.drain(..FINALISTS.min(behind.len())).collect();
+                continue;
             }
             alive.sort_by(|a, b| match (&scores[*a], &scores[*b]) {
                 (Some((_, a)), Some((_, b))) => a.order(b),
@@ -140,6 +164,7 @@ impl Race<'_> {
             for i in alive.split_off(keep) {
                 let digest = self.digest(&candidates[i], seeds[0])?;
                 drop(std::fs::remove_file(self.file(&digest, "checkpoint")));
+                behind.push(i);
             }
             (until, share) = ((2 * until).min(iterations), 2);
         }

@@ -27,9 +27,10 @@ impl<T: Real> NeumannPush<T> {
         problem: &dyn Bilevel<T>,
         network: &dyn Network<T>,
     ) -> Result<()> {
-        let Self { h, a, workspaces, .. } = self;
-        each(a, here, network, workspaces, |i, a| problem.grad_f(i.agent, k, i.x, i.y, i.gx, a))?;
-        each(h, here, network, workspaces, |i, h| problem.grad_f(i.agent, k, i.x, i.y, h, i.gy))?;
+        let (Self { h, a, .. }, (x, y), owned) = (self, here, network.owned());
+        h.try_for_each_pair(a, network.threads(), |_, row, h, a| {
+            problem.grad_f(owned[row], k, x.row(row)[0], y.row(row)[0], h, a)
+        })?;
         let n = network.agents() as f64;
         scale(a, 1.0 / n, network);
         scale(h, 1.0 / n, network);

@@ -274,6 +274,54 @@ pub struct Stack<T, const N: usize> {
     cuts: [Range<usize>; N],
 }
 
+/// The error of the lowest agent whose job failed, whichever thread it was on.
+struct Lowest<E>(Mutex<Option<(usize, E)>>);
+
+impl<E> Default for Lowest<E> {
+    fn default() -> Self {
+        Lowest(Mutex::new(None))
+    }
+}
+
+impl<E> Lowest<E> {
+    fn note(&self, agent: usize, done: Result<(), E>) {
+        if let Err(error) = done {
+            let mut lowest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if lowest.as_ref().is_none_or(|(known, _)| agent < *known) {
+                *lowest = Some((agent, error));
+            }
+        }
+    }
+
+    fn into_result(self) -> Result<(), E> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), |(_, error)| Err(error))
+    }
+}
+
+impl<T: Real> Stack<T, 1> {
+    /// The rows of its variable, private or shared.
+    fn rows_mut(&mut self) -> &mut Rows<T> {
+        self.private.as_mut().unwrap_or(&mut self.shared)
+    }
+
+    /// Calls `job(thread, agent, row, row of other)` for every agent, on all threads; jobs are long and can
+    /// fail as those of [`try_for_each_row`](Self::try_for_each_row).
+    pub fn try_for_each_pair<E: Send>(
+        &mut self,
+        other: &mut Stack<T, 1>,
+        threads: &Threads,
+        job: impl Fn(usize, usize, &mut [T], &mut [T]) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
+        assert_eq!(self.count(), other.count(), "stacks of as many agents");
+        let (own, other, first) = (self.rows_mut(), other.rows_mut(), Lowest::default());
+        let (own, other) = ((&own.layout, &mut own.data[..]), (&other.layout, &mut other.data[..]));
+        kernels::for_each_rows(threads, 1, own, Some(other), |thread, i, own, other| {
+            first.note(i, job(thread, i, own, other.unwrap_or_default()));
+        });
+        first.into_result()
+    }
+}
+
 /// The widths of a problem's upper variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Upper {
@@ -357,16 +405,9 @@ impl<T: Real, const N: usize> Stack<T, N> {
         least: usize,
         job: impl Fn(usize, usize, [&mut [T]; N]) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
-        let first: Mutex<Option<(usize, E)>> = Mutex::new(None);
-        self.for_each_row(threads, least, |thread, i, variables| {
-            if let Err(error) = job(thread, i, variables) {
-                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-                if first.as_ref().is_none_or(|(agent, _)| i < *agent) {
-                    *first = Some((i, error));
-                }
-            }
-        });
-        first.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), |(_, error)| Err(error))
+        let first = Lowest::default();
+        self.for_each_row(threads, least, |thread, i, variables| first.note(i, job(thread, i, variables)));
+        first.into_result()
     }
 
     /// Writes `values[v]` to every column of variable `v`: one number per column, as the fused update wants
