@@ -219,7 +219,9 @@ impl Registry {
             series.swept.extend(swept.filter(|k| k != "algorithm.label"));
         }
         // A group gathers algorithms for a panel or a claim; it shows like a swept value.
-        series.swept.extend(a.get("group").map(|_| "algorithm.group".to_string()));
+        if a.get("group").is_some() && !series.swept.iter().any(|key| key == "algorithm.group") {
+            series.swept.push("algorithm.group".into());
+        }
         let (run, graph) = (RunKeys::read(r)?, Graph::read(g, &self.graphs)?);
         Ok(Setting { series, run, problem, graph, algorithm, place: source.name.clone() })
     }

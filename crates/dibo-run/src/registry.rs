@@ -133,7 +133,7 @@ impl Registry {
         let kind = problem.get("kind").unwrap_or_default();
         let Some(problems) = self.problems.iter().find(|p| p.name == kind) else {
             let names: Vec<&str> = self.problems.iter().map(|p| p.name).collect();
-            let close = did_you_mean(&kind, names.iter().copied());
+            let close = did_you_mean(kind, names.iter().copied());
             let what = format!("problem kind is '{kind}'; known are {}{close}", names.join(", "));
             return Err(problem.error("kind", what));
         };
@@ -141,7 +141,7 @@ impl Registry {
             algorithm.get("name").ok_or_else(|| algorithm.error("", "this [[algorithm]] has no name"))?;
         let Some(entry) = self.algorithms.iter().find(|a| a.name == name) else {
             let names: Vec<&str> = self.algorithms.iter().map(|a| a.name).collect();
-            let close = did_you_mean(&name, names.iter().copied());
+            let close = did_you_mean(name, names.iter().copied());
             let what = format!("there is no algorithm '{name}'; known are {}{close}", names.join(", "));
             return Err(algorithm.error("name", what));
         };

@@ -1,5 +1,5 @@
-//! Experiment files as text: sweeps are unfolded and sections cut out **in place**, so that every error still
-//! points at the line of the file that the user wrote.
+//! Experiment files as text: sweeps are unfolded and sections cut out with their places, so that every error
+//! still points at the line of the file that the user wrote.
 use anyhow::{Result, anyhow};
 use dibo_report::results::Value;
 use serde::Serialize;
@@ -106,6 +106,9 @@ impl Source {
         Ok(self)
     }
 }
+
+/// Beginnings of pieces: in a text that was cut together, and in the file.
+type Places = Vec<(usize, usize)>;
 
 /// One table of a file, and which element of each swept list is meant.
 #[derive(Clone)]
@@ -280,31 +283,26 @@ impl<'a> Section<'a> {
     /// Reads the section into its type, without the keys in `except`. What does not depend on the type stands
     /// apart, to be compiled once.
     pub fn read<P: DeserializeOwned + Serialize>(&self, except: &[&str]) -> Result<P> {
-        let value: P = toml::from_str(&self.alone(except)?).map_err(|e| self.misread(&e))?;
+        let (text, places) = self.alone(except);
+        let value: P = toml::from_str(&text).map_err(|e| self.misread(&e, &places))?;
         self.all_known(except, toml::Table::try_from(&value))?;
         Ok(value)
     }
 
-    /// The file with all but this section's keys and values blanked, so lines stay where they are.
-    fn alone(&self, except: &[&str]) -> Result<String> {
-        let mut blank: Vec<u8> =
-            self.source.text.bytes().map(|b| if b == b'\n' { b } else { b' ' }).collect();
+    /// The section's keys and values by themselves, and where each of them stands in the file.
+    fn alone(&self, except: &[&str]) -> (String, Places) {
+        let (mut text, mut places) = (String::new(), Places::new());
         for entry in self.entries.iter().filter(|e| !except.contains(&e.key.as_str())) {
-            let (text, span) = (self.source.text.as_bytes(), self.span(entry));
-            blank[entry.key_span.clone()].copy_from_slice(&text[entry.key_span.clone()]);
-            // The value of a swept list moves to the list's beginning; it is shorter than the list, so all
-            // fits.
-            blank[entry.key_span.end] = b'=';
-            blank[entry.value.start..entry.value.start + span.len()].copy_from_slice(&text[span.clone()]);
-            blank[entry.value.start + span.len()..entry.value.end]
-                .iter_mut()
-                .filter(|b| **b == b'\n')
-                .for_each(|b| *b = b' ');
+            for (part, end) in [(entry.key_span.clone(), " = "), (self.span(entry), "\n")] {
+                places.push((text.len(), part.start));
+                text += &self.source.text[part];
+                text += end;
+            }
         }
-        String::from_utf8(blank).map_err(|_| self.source.error(self.header, "the file is not UTF-8"))
+        (text, places)
     }
 
-    fn misread(&self, error: &toml::de::Error) -> anyhow::Error {
+    fn misread(&self, error: &toml::de::Error, places: &Places) -> anyhow::Error {
         let message = error.message().trim();
         match message.starts_with("missing field") {
             // What is missing has no place of its own: name the section's.
@@ -318,7 +316,10 @@ impl<'a> Section<'a> {
                 };
                 let text = message.split('\n').map(str::trim).filter(|l| !l.is_empty());
                 let text = text.collect::<Vec<_>>().join("; ");
-                self.source.error(error.span().map_or(0, |s| s.start), text + &close)
+                let at = error.span().map_or(0, |s| s.start);
+                let before = places.iter().take_while(|p| p.0 <= at).last();
+                let place = before.map_or(self.header, |(alone, file)| file + at - alone);
+                self.source.error(place, text + &close)
             }
         }
     }
