@@ -149,7 +149,8 @@ fn the_schema_refuses_unknown_keys_as_dibo_does() {
     for (name, text) in shipped() {
         let tables: Vec<usize> =
             text.lines().enumerate().filter(|(_, l)| l.starts_with('[')).map(|(i, _)| i).collect();
-        for table in tables {
+        // The zoo's files have hundreds of tables that are alike.
+        for table in tables.iter().copied().step_by(tables.len().div_ceil(24)) {
             for round in 0..12 {
                 turn += 1;
                 let (key, value) = if round == 0 { &keys[0] } else { &keys[turn * 31 % keys.len()] };
