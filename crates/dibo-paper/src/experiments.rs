@@ -33,6 +33,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("fmnet", include_str!("../experiments/fmnet.toml")),
     ("imdb", include_str!("../experiments/imdb.toml")),
     ("imdb-cr", include_str!("../experiments/imdb-cr.toml")),
+    ("imdb-long", include_str!("../experiments/imdb-long.toml")),
     ("model-size", include_str!("../experiments/model-size.toml")),
     ("zoo", include_str!("../experiments/zoo.toml")),
     ("zoo-quadratic", include_str!("../experiments/zoo-quadratic.toml")),

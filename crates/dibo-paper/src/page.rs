@@ -30,6 +30,7 @@ const PARTS: &[Part] = &[
     ("figure FMHETER", "fmheter", "the same over unlike agents"),
     ("figure FMnet", "fmnet", "the same over sparse networks"),
     ("figure BERTSUM", "imdb", "ten BERTs on IMDB with wrong labels (needs the data and a GPU)"),
+    ("figure BERTSUM (a), 20 epochs", "imdb-long", "its first panel for as long as printed"),
     ("figure on BERT's runtime", "imdb-cr", "the same by time at small and large corruption rates"),
     (
         "figure on the model size",

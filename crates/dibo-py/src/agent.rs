@@ -15,7 +15,7 @@ use dibo_net::gather;
 use dibo_net::identity::Certificate;
 use dibo_net::keys::Identity;
 use dibo_net::node::{Node, Settings};
-use dibo_net::wire::{Endpoints, Role, Tls, Wire};
+use dibo_net::wire::{Endpoints, Role, Tls, Wire, close};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -173,6 +173,8 @@ fn meet_and_run<T: Number>(
         // The others hear why at once, instead of waiting in vain.
         lock(&node).give_up(format!("agent {me} cannot go on: {error}"));
     }
+    drop(node);
+    close(session);
     Ok(done)
 }
 

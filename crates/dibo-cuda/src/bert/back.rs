@@ -15,6 +15,7 @@ pub(super) struct Back<'a> {
 
 impl Back<'_> {
     pub fn run(&self) {
+        self.begin();
         self.head();
         for (layer, at) in self.piece.of.places.layers.iter().enumerate().rev() {
             self.layer(layer, at);
@@ -27,24 +28,39 @@ impl Back<'_> {
         self.gradients.at + 4 * range.start as u64
     }
 
-    /// Whether gradients are there already.
+    /// Whether something is there already that gradients are added to.
     fn again(&self) -> bool {
-        self.piece.from > 0
+        self.piece.from > 0 || self.gradients.weight_decay != 0.0
+    }
+
+    /// What gradients are added to: the regulariser's, or zeros for the embeddings, most of which get none.
+    ///
+    /// It is not left to the products, which could add a multiple of the parameters: with 16 bits, cuBLASLt's
+    /// then are not numbers any more after some hundred iterations (CUDA 13.0 on an H200).
+    fn begin(&self) {
+        let (piece, places) = (self.piece, &self.piece.of.places);
+        if piece.from > 0 {
+            return;
+        }
+        let (stride, weight_decay) = (piece.stride(), self.gradients.weight_decay);
+        let range = 0..if self.again() { places.width } else { places.types.end };
+        let (g, w, count) = (self.gradient(&range), piece.parameter(&range), range.len() as i64);
+        let grid = (piece.of.gpu.blocks(range.len() / 4, 256) as usize, piece.agents);
+        piece.kernel("begin_range", grid, (256, 1), arguments![g, w, stride, count, weight_decay]);
     }
 
     /// Gradients of the head, and of the last layer's outputs.
     fn head(&self) {
         let (piece, head, buffers) = (self.piece, &self.piece.of.places.head, self.piece.buffers());
         let (pooled, slopes, back, stride) = (buffers.pooled, buffers.slopes, buffers.back, piece.stride());
-        let (w, bias) = (piece.parameter(&head.weight), piece.parameter(&head.bias));
+        let w = piece.parameter(&head.weight);
         let (g, g_bias) = (self.gradient(&head.weight), self.gradient(&head.bias));
-        let (weight_decay, add, (c, s0, s)) =
-            (self.gradients.weight_decay, i32::from(self.again()), piece.window());
+        let (add, (c, s0, s)) = (i32::from(self.again()), piece.window());
         piece.kernel(
             "head_columns",
             (piece.of.sizes.bert.hidden.div_ceil(128), piece.agents),
             (128, 1),
-            arguments![g, g_bias, w, bias, slopes, pooled, stride, weight_decay, add, c],
+            arguments![g, g_bias, slopes, pooled, stride, add, c],
         );
         let (batch, lengths) = (piece.p.batch.table(), piece.p.samples.lengths.at());
         piece.kernel(
@@ -102,13 +118,7 @@ impl Back<'_> {
         let (piece, places, back) = (self.piece, &self.piece.of.places, self.piece.buffers().back);
         let (stride, h, agents) = (piece.stride(), piece.of.sizes.bert.hidden, piece.agents);
         self.norm(piece.buffers().embedded, &places.norm);
-        let (range, weight_decay) = (0..places.types.end, self.gradients.weight_decay);
-        let g = self.gradient(&range);
-        if !self.again() {
-            let (w, count) = (piece.parameter(&range), range.len() as i64);
-            let grid = (piece.of.gpu.blocks(range.len() / 4, 256) as usize, agents);
-            piece.kernel("begin_range", grid, (256, 1), arguments![g, w, stride, count, weight_decay]);
-        }
+        let g = self.gradient(&places.words);
         let (data, batch, (c, s0, s)) = (piece.p.samples.bytes.at(), piece.p.batch.table(), piece.window());
         piece.kernel(
             "word_columns",
@@ -119,7 +129,7 @@ impl Back<'_> {
         let g_positions = self.gradient(&places.positions);
         let grid = (piece.of.sizes.length, agents);
         piece.kernel("position_columns", grid, (128, 1), arguments![g_positions, back, stride, c]);
-        // Always added: `begin_range` wrote the weight weight_decay of types too.
+        // Always added: something is there in any case.
         self.columns("back_columns", back, h, &places.types, true);
     }
 
@@ -128,15 +138,9 @@ impl Back<'_> {
     fn linear(&self, dx: u64, add: bool, d: u64, x: u64, (from, wide): (usize, usize), at: &LinearAt) {
         let (piece, stride, agents) = (self.piece, self.piece.p.stride, self.piece.agents);
         let to = Matrix::new(self.gradient(&at.weight), Kind::F32, from, stride);
-        let weight = Matrix::new(piece.parameter(&at.weight), Kind::F32, from, stride);
-        let (beta, c) = match self.gradients.weight_decay {
-            _ if self.again() => (1.0, to),
-            // Nothing is read then.
-            0.0 => (0.0, to),
-            weight_decay => (weight_decay, weight),
-        };
         let (dy, inputs) = (piece.rows(d, wide), piece.rows(x, from));
-        piece.product((wide, from, piece.each(), agents), to, dy.transposed(), inputs, beta, c);
+        let beta = f32::from(u8::from(self.again()));
+        piece.product((wide, from, piece.each(), agents), to, dy.transposed(), inputs, beta, to);
         if d == piece.buffers().narrow_back {
             self.columns("back_columns", piece.buffers().back, wide, &at.bias, self.again());
         } else {
@@ -150,29 +154,24 @@ impl Back<'_> {
 
     /// The gradient of a parameter that every token has added: the sum over an agent's tokens.
     fn columns(&self, kernel: &'static str, d: u64, wide: usize, at: &Range<usize>, add: bool) {
-        let (piece, g, weight_decay) = (self.piece, self.gradient(at), self.gradients.weight_decay);
-        let (w, stride, add) = (piece.parameter(at), piece.stride(), i32::from(add));
-        let (columns, each) = (wide as i32, piece.each() as i32);
-        piece.kernel(
-            kernel,
-            (wide.div_ceil(32), piece.agents),
-            (32, 32),
-            arguments![g, w, d, stride, weight_decay, add, columns, each],
-        );
+        let (piece, g, add) = (self.piece, self.gradient(at), i32::from(add));
+        let (stride, columns, each) = (piece.stride(), wide as i32, piece.each() as i32);
+        let grid = (wide.div_ceil(32), piece.agents);
+        piece.kernel(kernel, grid, (32, 32), arguments![g, d, stride, add, columns, each]);
     }
 
     fn norm(&self, of: Normed, at: &NormAt) {
-        let (piece, buffers, weight_decay) = (self.piece, self.piece.buffers(), self.gradients.weight_decay);
+        let (piece, buffers) = (self.piece, self.piece.buffers());
         let (back, copy, hat, rate) = (buffers.back, buffers.narrow_back, of.hat, of.rate);
         let (stride, each, total) = (piece.stride(), piece.each() as i32, piece.tokens() as i32);
-        let (scale, shift) = (piece.parameter(&at.scale), piece.parameter(&at.shift));
+        let scale = piece.parameter(&at.scale);
         let (g_scale, g_shift) = (self.gradient(&at.scale), self.gradient(&at.shift));
         let add = i32::from(self.again());
         piece.kernel(
             "norm_columns",
             (piece.of.sizes.bert.hidden.div_ceil(32), piece.agents),
             (32, 32),
-            arguments![g_scale, g_shift, scale, shift, back, hat, stride, weight_decay, add, each],
+            arguments![g_scale, g_shift, back, hat, stride, add, each],
         );
         piece.kernel(
             "norm_back",

@@ -163,10 +163,8 @@ __device__ float column_sum(float x) {
     return warp_sum(part[threadIdx.x][threadIdx.y]);
 }
 
-// The gradient of a parameter that was `w`: what is there already, or the regulariser's, plus `sum`.
-__device__ __forceinline__ void put(float* g, const float* w, float weight_decay, int add, float sum) {
-    *g = (add ? *g : weight_decay ? weight_decay * *w : 0.f) + sum;
-}
+// A parameter's gradient: `sum`, with what is there already if it is to be added.
+__device__ __forceinline__ void put(float* g, int add, float sum) { *g = (add ? *g : 0.f) + sum; }
 
 #ifdef BF16
 __device__ __forceinline__ float wide(float x) { return x; }
@@ -174,7 +172,7 @@ __device__ __forceinline__ float wide(float x) { return x; }
 
 template <typename T>
 __device__ void columns_of(
-    float* g, const float* w, const T* back, big stride, float weight_decay, int add, int columns, int each
+    float* g, const T* back, big stride, int add, int columns, int each
 ) {
     int c = blockIdx.x * 32 + threadIdx.x;
     float sum = 0;
@@ -184,25 +182,23 @@ __device__ void columns_of(
     sum = column_sum(sum);
     c = blockIdx.x * 32 + threadIdx.y;
     if (threadIdx.x == 0 && c < columns)
-        put(g + blockIdx.y * stride + c, w + blockIdx.y * stride + c, weight_decay, add, sum);
+        put(g + blockIdx.y * stride + c, add, sum);
 }
 
 extern "C" __global__ void bias_columns(
-    float* g, const float* w, const act* back, big stride, float weight_decay, int add, int columns, int each
+    float* g, const act* back, big stride, int add, int columns, int each
 ) {
-    columns_of(g, w, back, stride, weight_decay, add, columns, each);
+    columns_of(g, back, stride, add, columns, each);
 }
 
 extern "C" __global__ void back_columns(
-    float* g, const float* w, const float* back, big stride, float weight_decay, int add, int columns,
-    int each
+    float* g, const float* back, big stride, int add, int columns, int each
 ) {
-    columns_of(g, w, back, stride, weight_decay, add, columns, each);
+    columns_of(g, back, stride, add, columns, each);
 }
 
 extern "C" __global__ void norm_columns(
-    float* g_scale, float* g_shift, const float* scale, const float* shift, const float* back,
-    const float* hat, big stride, float weight_decay, int add, int each
+    float* g_scale, float* g_shift, const float* back, const float* hat, big stride, int add, int each
 ) {
     int c = blockIdx.x * 32 + threadIdx.x;
     float sum = 0, along = 0;
@@ -216,8 +212,8 @@ extern "C" __global__ void norm_columns(
     c = blockIdx.x * 32 + threadIdx.y;
     if (threadIdx.x == 0 && c < H) {
         big at = blockIdx.y * stride + c;
-        put(g_shift + at, shift + at, weight_decay, add, sum);
-        put(g_scale + at, scale + at, weight_decay, add, along);
+        put(g_shift + at, add, sum);
+        put(g_scale + at, add, along);
     }
 }
 
@@ -344,8 +340,7 @@ extern "C" __global__ void head(
 }
 
 extern "C" __global__ void head_columns(
-    float* g, float* g_bias, const float* w, const float* bias, const float* slopes, const float* pooled,
-    big stride, float weight_decay, int add, int C
+    float* g, float* g_bias, const float* slopes, const float* pooled, big stride, int add, int C
 ) {
     int c = blockIdx.x * blockDim.x + threadIdx.x, first = blockIdx.y * C;
     big agent = blockIdx.y * stride;
@@ -356,8 +351,8 @@ extern "C" __global__ void head_columns(
             if (c < H) sum += d * pooled[(big)(first + s) * H + c];
             all += d;
         }
-        if (c < H) put(g + agent + k * H + c, w + agent + k * H + c, weight_decay, add, sum);
-        if (c == 0) put(g_bias + agent + k, bias + agent + k, weight_decay, add, all);
+        if (c < H) put(g + agent + k * H + c, add, sum);
+        if (c == 0) put(g_bias + agent + k, add, all);
     }
 }
 

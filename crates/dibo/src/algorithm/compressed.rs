@@ -97,10 +97,13 @@ fn send<T: Real>(new: &Stack<T, 1>, held: &mut Stack<T, 1>, top: Option<usize>, 
     for row in 0..new.count() {
         let ([new], [held]) = (new.row(row), held.row_mut(row));
         let size = |j: &usize| (new[*j] - held[*j]).f64().abs();
+        let top = top.map_or(new.len(), |top| top.min(new.len()));
         order.clear();
         order.extend(0..new.len());
-        // The first of equals comes first.
-        order.sort_unstable_by(|a, b| size(b).total_cmp(&size(a)).then(a.cmp(b)));
-        order.iter().take(top.unwrap_or(usize::MAX)).for_each(|j| held[*j] += new[*j] - held[*j]);
+        if top < new.len() {
+            // The first of equals comes first.
+            order.select_nth_unstable_by(top, |a, b| size(b).total_cmp(&size(a)).then(a.cmp(b)));
+        }
+        order[..top].iter().for_each(|j| held[*j] += new[*j] - held[*j]);
     }
 }

@@ -83,7 +83,10 @@ impl<T: Real> State<T> for MaDsboState<T> {
         }
         // 2. z = 0; z⁺ = W z − ηz t with t the tracker of ∇²ᵧᵧg z − ∇ᵧf, N times
         let here = (&x.v, &y.v);
-        each(b, here, network, workspaces, |i, b| problem.grad_f(i.agent, k, i.x, i.y, i.gx, b))?;
+        let owned = network.owned();
+        u.try_for_each_pair(b, network.threads(), |_, row, u, b| {
+            problem.grad_f(owned[row], k, x.v.row(row)[0], y.v.row(row)[0], u, b)
+        })?;
         z.v.shared.clear();
         z.restart();
         for t in 0..p.inner_z {
@@ -101,7 +104,6 @@ impl<T: Real> State<T> for MaDsboState<T> {
         }
         // 3. u = ∇ₓf − ∇²ₓᵧg z; x⁺ = W x − ηx r; r⁺ = (1 − θ) r + θ u
         each(u, here, network, workspaces, |i, u| {
-            problem.grad_f(i.agent, k, i.x, i.y, u, i.gy)?;
             second.xy(i.agent, k, i.x, i.y, z.v.row(i.row)[0], i.gx)?;
             take_off(u, i.gx);
             Ok(())
