@@ -1144,3 +1144,14 @@ fn double_loops_keep_their_path() {
         assert_eq!(double.version(), single.version() + 1);
     }
 }
+
+#[test]
+fn steps_of_differences_out_of_range_are_refused() {
+    for delta in [-1.0, 0.0] {
+        let mut wrong = parameters("d-soba-fo");
+        wrong["delta"] = json!(delta);
+        let Value::Object(wrong) = wrong else { panic!("parameters are an object") };
+        let says = dibo::trace::algorithm("d-soba-fo", wrong).and_then(|a| a.check());
+        assert!(says.unwrap_err().contains("delta"), "{delta}");
+    }
+}

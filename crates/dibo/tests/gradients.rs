@@ -223,6 +223,7 @@ fn curved_and_wavy_lower_levels_are_finite_differences() {
     let agents: Vec<Matrices> = serde_json::from_value(input["agents"].clone()).unwrap();
     let (curved, waves) = (Curved::from_matrices(&agents, 0.3).unwrap(), Waves::random(3, 4, 1));
     let problems: [(&dyn Bilevel<f64>, [usize; 2]); 2] = [(&curved, [2, 3]), (&waves, [4, 4])];
+    assert_eq!(problems.map(|p| p.0.agents()), [agents.len(), 3]);
     for (problem, [dx, dy]) in problems {
         for i in 0..3 {
             let [x, y, v] = [dx, dy, dy].map(|w| random_rows(&[w], 40 + i as u64 + w as u64).remove(0));

@@ -288,6 +288,14 @@ mod tests {
     }
 
     #[test]
+    fn the_fit_counts_by_its_weight() {
+        let [none, once, thrice] = [0.0, 1.0, 3.0]
+            .map(|weight| Robust { weight, ..Robust::random(3, 2, 4, 1) }.single(&[0.4, -0.7]));
+        assert!((thrice.0 - none.0 - 3.0 * (once.0 - none.0)).abs() < 1e-12);
+        assert!((thrice.1 - &none.1 - 3.0 * (once.1 - &none.1)).norm() < 1e-12);
+    }
+
+    #[test]
     fn a_warm_start_is_at_the_solutions() {
         let problem = Robust::random(3, 2, 4, 1).warm(Some(3.0));
         let start = problem.start();

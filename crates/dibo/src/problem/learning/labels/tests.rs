@@ -490,6 +490,15 @@ fn upper_variables_have_a_number_for_each_thing_that_is_decided() {
 }
 
 #[test]
+fn several_regularisers_begin_at_tau() {
+    for (way, count) in [(Way::TauColumns, 2), (Way::TauClasses, CLASSES)] {
+        let p = problem(Model::Linear, way, false);
+        assert_eq!(p.start().x, [vec![0.05f64.ln(); count]], "{way:?}");
+        assert_eq!(Bilevel::upper(&p), Upper::Shared(count), "{way:?}");
+    }
+}
+
+#[test]
 fn counts_become_shares() {
     let p = problem(Model::Linear, Way::CleanOnly, false);
     let mut sums = vec![0.0; p.sums(0, (&random(p.net.width(), 1), &[])).len()];
