@@ -489,4 +489,19 @@ mod tests {
         let (rows, columns) = sums(&sequence.at(25));
         assert!(rows.iter().chain(&columns).any(|s| *s < 0.99));
     }
+
+    #[test]
+    fn what_a_method_needs_is_checked() {
+        let needs = |doubly_stochastic, one_graph| GraphNeeds { doubly_stochastic, one_graph };
+        let star = DiGraph::from_edges(3, [(0, 1), (1, 0), (0, 2), (2, 0)]);
+        let uniform = Sequence::uniform(Static::new(star.clone()));
+        let wrong = uniform.check(needs(true, false)).unwrap_err();
+        assert!(wrong.contains("what others take of agent 0 at k = 0 sum to 1.3333"), "{wrong}");
+        let metropolis = Rule::Metropolis { lazy: false };
+        let balanced = Sequence::new(Arc::new(Static::new(star)), metropolis).unwrap();
+        assert_eq!(balanced.check(needs(true, true)), Ok(()));
+        let changing = Sequence::uniform(Cycle::new(6, 0.4, 1));
+        assert!(changing.check(needs(false, true)).unwrap_err().contains("one graph for ever"));
+        assert_eq!(changing.check(needs(false, false)), Ok(()));
+    }
 }

@@ -1117,3 +1117,41 @@ fn the_example_with_a_problem_of_ones_own_works() {
     let (_, early) = own_problem::solve(&problem, 50).unwrap();
     assert!(problem.loss(&w) < problem.loss(&early) && w[..3].iter().all(|w| (w - 1.0).abs() < 0.3), "{w:?}");
 }
+
+/// What `tune` looks for can be set.
+#[test]
+fn tuned_keys_are_keys_of_the_method() {
+    for Entry { name, parameters, .. } in entries() {
+        let tiers = algorithm(name, parameters.clone()).tiers();
+        assert!(!tiers.is_empty(), "{name}");
+        for axis in tiers.iter().flat_map(|t| &t.axes) {
+            let mut set = parameters.clone();
+            set[axis.key] = json!(0.5);
+            algorithm(name, set);
+        }
+    }
+    let keys = |name| algorithm(name, parameters(name)).tiers()[0].axes[0].key;
+    assert_eq!([keys("sun-dsbo-gt"), keys("dsgda-gt"), keys("vrdbo")], ["mu", "lambda", "beta_1"]);
+}
+
+/// A double loop keeps the path of its inner loop beside what the method keeps for x and y.
+#[test]
+fn double_loops_keep_their_path() {
+    for (single, double) in [("push-pull", "dl-push-pull"), ("push-sgd", "dl-push-sgd")] {
+        let [single, double] = [single, double].map(|name| algorithm(name, parameters(name)));
+        let (one, both) = (single.vectors(1), double.vectors(1));
+        assert_eq!((both.upper, both.lower), (one.single, one.single + INNER + 1));
+        assert_eq!(double.version(), single.version() + 1);
+    }
+}
+
+#[test]
+fn steps_of_differences_out_of_range_are_refused() {
+    for delta in [-1.0, 0.0] {
+        let mut wrong = parameters("d-soba-fo");
+        wrong["delta"] = json!(delta);
+        let Value::Object(wrong) = wrong else { panic!("parameters are an object") };
+        let says = dibo::trace::algorithm("d-soba-fo", wrong).and_then(|a| a.check());
+        assert!(says.unwrap_err().contains("delta"), "{delta}");
+    }
+}

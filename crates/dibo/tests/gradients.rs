@@ -8,7 +8,8 @@ use dibo::algorithm::fab::{Fab, PenaltyForm};
 use dibo::engine;
 use dibo::network::Simulator;
 use dibo::problem::{
-    At, Bilevel, Counted, Curved, Matrices, NoiseOn, Penalty, PolicyEvaluation, Products, Quadratic, Waves,
+    At, Bilevel, Counted, Curved, Matrices, NoiseOn, Penalty, PolicyEvaluation, Products, Quadratic, Robust,
+    Waves,
 };
 use dibo::rows::{Stack, Threads, Upper};
 
@@ -222,6 +223,7 @@ fn curved_and_wavy_lower_levels_are_finite_differences() {
     let agents: Vec<Matrices> = serde_json::from_value(input["agents"].clone()).unwrap();
     let (curved, waves) = (Curved::from_matrices(&agents, 0.3).unwrap(), Waves::random(3, 4, 1));
     let problems: [(&dyn Bilevel<f64>, [usize; 2]); 2] = [(&curved, [2, 3]), (&waves, [4, 4])];
+    assert_eq!(problems.map(|p| p.0.agents()), [agents.len(), 3]);
     for (problem, [dx, dy]) in problems {
         for i in 0..3 {
             let [x, y, v] = [dx, dy, dy].map(|w| random_rows(&[w], 40 + i as u64 + w as u64).remove(0));
@@ -570,5 +572,52 @@ fn directions_do_not_depend_on_who_is_computed_with_whom() {
                 .unwrap();
             assert_eq!(single.1.shared.row(0), all.shared.row(i), "agent {i} of {n}, {states} states");
         }
+    }
+}
+
+#[test]
+fn single_level_values_have_the_mean_gradient_as_slope() {
+    let (policy, quadratic) = (Tables::random(3, 4, 2, 5).problem(), Quadratic::random(3, 2, 3, 5, false));
+    let problems: [&dyn Bilevel<f64>; 3] = [&policy, &quadratic, &Robust::random(3, 2, 4, 5)];
+    for (at, problem) in problems.into_iter().enumerate() {
+        let single = problem.single_level().unwrap();
+        let x = [0.3, -0.8];
+        let slope = differences(&x, |x| single.value(x).unwrap());
+        let gradient = mean(3, |i| single_level_gradient(problem, i, 0, &x));
+        assert_near(&slope, &gradient, 1e-5, &format!("problem {at}"));
+    }
+}
+
+/// All that is linear twice as large: solutions and slopes there are, too, and curvatures stay.
+#[test]
+fn constants_scale_with_the_problem() {
+    let tables = Tables::random(3, 4, 2, 7);
+    let r = tables.r.iter().map(|row| row.iter().map(|v| 2.0 * v).collect()).collect();
+    let (one, two) = (tables.problem().constants().unwrap(), Tables { r, ..tables }.problem().constants());
+    let two = two.unwrap();
+    assert!((two.l_f0 / one.l_f0 - 2.0).abs() < 1e-9 && (two.l_f1 - one.l_f1).abs() < 1e-12);
+    // x* = −2 and y* = 2: ∇ᵧf is 3·2 − 2 + 1 = 5 there and changes by |3·(−1) + 1|·‖x*‖ = 4 on the ball.
+    let one = |v: f64| vec![vec![v]];
+    let matrices = Matrices {
+        xx: one(2.0),
+        yy: one(3.0),
+        xy: one(1.0),
+        p: vec![7.0],
+        q: vec![1.0],
+        g_yy: one(1.0),
+        g_xy: one(1.0),
+        h: vec![0.0],
+        a: vec![],
+    };
+    let problem = Quadratic::from_matrices(&[matrices]).unwrap();
+    assert!((problem.solution()[0] + 2.0).abs() < 1e-12, "{:?}", problem.solution());
+    assert!((problem.constants().unwrap().l_f0 - 9.0).abs() < 1e-12);
+}
+
+#[test]
+fn random_quadratics_are_as_curved_as_they_say() {
+    for seed in 0..20 {
+        let constants = Quadratic::random(1, 1, 1, seed, false).constants().unwrap();
+        assert!((0.5..=1.5).contains(&constants.l_single.unwrap()) && (1.0..=2.0).contains(&constants.mu));
     }
 }

@@ -323,3 +323,12 @@ pub fn c10(run: &Run<'_>) -> Judged {
         Memory is the measured peak where there is one, else the state's";
     Ok((margins, list(texts), reading.into()))
 }
+
+#[cfg(test)]
+mod tests {
+    /// 784 × 128 weights and 128 biases, 128 × 10 weights and 10 biases.
+    #[test]
+    fn parameters_are_weights_and_biases() {
+        assert_eq!(super::parameters(128.0), 101_770.0);
+    }
+}

@@ -5,9 +5,9 @@ use dibo_report::report::words::number;
 use dibo_report::report::{Body, Extra};
 
 /// A row as printed: λ, ηx, ηy, ηz, iterations to 1 % (0 for more than 20,000), relative error at the end.
-type Row = (f64, f64, f64, f64, f64, f64);
+pub(super) type Row = (f64, f64, f64, f64, f64, f64);
 
-const TABLE: [Row; 21] = [
+pub(super) const TABLE: [Row; 21] = [
     (60.0, 0.10, 0.10, 0.10, 3200.0, 9.82e-3),
     (80.0, 0.10, 0.10, 0.10, 4060.0, 9.51e-3),
     (100.0, 0.10, 0.10, 0.10, 4860.0, 9.76e-3),

@@ -338,6 +338,8 @@ fn many_agents() {
     };
     assert_eq!(verdict("P14", race(0.5)), Verdict::Holds);
     assert_eq!(verdict("P14", race(0.95)), Verdict::DoesNotHold);
+    let number = claim("P14", race(0.95)).number;
+    assert!(number.contains("dl-push-pull never") && !number.contains("dl-push-sgd never"), "{number}");
 }
 
 #[test]
@@ -975,4 +977,38 @@ fn intervals_stand_beside_the_number() {
         "{}",
         claim.number
     );
+}
+
+/// The paper's own rows with so many times its iterations.
+fn printed_table(times: f64) -> Vec<Fake> {
+    let ours = |printed: &sensitivity::Row| {
+        let steps = [printed.0, printed.1, printed.2, printed.3].map(|v| v.to_string());
+        let [lambda, x, y, z] = &steps;
+        let (outcome, iterations) = match printed {
+            printed if printed.4 > 0.0 => ("reached", (times * printed.4) as usize),
+            printed if printed.5 > 1.0 => ("diverged", 500),
+            _ => ("finished", 20000),
+        };
+        row([lambda, x, y, z], outcome, iterations).curve(&[1.0, printed.5])
+    };
+    sensitivity::TABLE.iter().map(ours).collect()
+}
+
+#[test]
+fn the_table_row_by_row() {
+    assert_eq!(verdict("TABLE", printed_table(1.1)), Verdict::Holds);
+    assert_eq!(verdict("TABLE", printed_table(1.5)), Verdict::HoldsOnlyUnder("outcomes".into()));
+    let mut rows = printed_table(1.1);
+    rows[1].outcome = "finished";
+    let (mut manifest, curves) = results(rows, &[0, 1, 2]);
+    manifest.claims = vec!["TABLE".into()];
+    let [extra] = extras(&manifest, &curves).try_into().ok().unwrap();
+    let dibo_report::report::Body::Table(table) = extra.body else { panic!("a table") };
+    assert_eq!(table.len(), 22);
+    let ends: Vec<String> = table.iter().map(|line| line[4..].join("|")).collect();
+    assert_eq!(ends[1], "converges|3520 [3520, 3520]|1.10");
+    for unreached in [2, 10, 12] {
+        assert!(ends[unreached].ends_with("|–"), "no ratio where nothing was reached");
+    }
+    assert_eq!((&*table[10][2], &*table[11][2]), ("> 20000", "10760"));
 }

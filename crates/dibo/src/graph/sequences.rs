@@ -412,4 +412,14 @@ mod tests {
         }
         assert!(check_connected(&OnePeerExponential::new(8), 1, 100).is_err());
     }
+
+    #[test]
+    fn without_directions_links_go_both_ways_as_often() {
+        let cycle = Cycle::new(5, 0.4, 1).redraw(Redraw::Never);
+        let both = Undirected::new(Arc::new(cycle.clone()));
+        assert!(both.at(3).edges().all(|(s, r)| both.at(3).edges().any(|e| e == (r, s))));
+        assert_eq!((both.agents(), both.period()), (5, cycle.period()));
+        assert_eq!(both.connected_by_design(), cycle.connected_by_design());
+        assert_eq!(Undirected::new(Arc::new(Cycle::new(5, 0.4, 1))).period(), None);
+    }
 }

@@ -271,3 +271,35 @@ impl SingleLevel<f64> for Robust {
         Some(self.single(x).0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where f has no fit, its objective is τ/2 ‖x‖² alone.
+    #[test]
+    fn the_single_level_objective_curves_by_its_fit_and_tau() {
+        let problem = Robust::random(3, 2, 4, 1);
+        let flat = Robust { weight: 0.0, ..problem.clone() };
+        assert_eq!(flat.constants().unwrap().l_single, Some(0.01));
+        let sigma = problem.c.iter().map(|c| c.singular_values().max()).fold(0.0, f64::max);
+        let whole = problem.constants().unwrap().l_single.unwrap();
+        assert!((whole - 2.0 * sigma * sigma - 0.01).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_fit_counts_by_its_weight() {
+        let [none, once, thrice] = [0.0, 1.0, 3.0]
+            .map(|weight| Robust { weight, ..Robust::random(3, 2, 4, 1) }.single(&[0.4, -0.7]));
+        assert!((thrice.0 - none.0 - 3.0 * (once.0 - none.0)).abs() < 1e-12);
+        assert!((thrice.1 - &none.1 - 3.0 * (once.1 - &none.1)).norm() < 1e-12);
+    }
+
+    #[test]
+    fn a_warm_start_is_at_the_solutions() {
+        let problem = Robust::random(3, 2, 4, 1).warm(Some(3.0));
+        let start = problem.start();
+        assert_eq!((start.x, start.z), (vec![vec![0.0; 2]], vec![problem.lower_solution(&[0.0; 2])]));
+        assert_eq!(start.y, [problem.penalty_lower_solution(&[0.0; 2], 3.0)]);
+    }
+}

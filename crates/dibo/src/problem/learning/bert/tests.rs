@@ -149,3 +149,9 @@ fn known_sizes() {
     assert_eq!(tokens(&[5, 0, 0, 1, 0, 0]).1, 2);
     assert_eq!(tokens(&[0, 0, 0, 0]).1, 1);
 }
+
+/// By hand: 3 layers of 4·8·8 + 2·8·12 products for a token, and 2·7·8 with the others.
+#[test]
+fn operations_are_counted() {
+    assert_eq!(small(Pool::Mean, 3).flops(7), 6 * 7 * 3 * (256 + 192 + 112));
+}

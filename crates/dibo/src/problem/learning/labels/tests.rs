@@ -460,3 +460,59 @@ fn wrong_values_are_refused() {
     assert!(make(Choices::default(), 2, right).contains("agent 0"));
     assert!(make(Choices::default(), 3, Totals::default()).contains("nobody has a checked row"));
 }
+
+#[test]
+fn upper_variables_have_a_number_for_each_thing_that_is_decided() {
+    for (learn_tau, more) in [(false, 0), (true, 1)] {
+        for (way, upper) in [
+            (Way::Bilevel, Upper::Shared(9 + more)),
+            (Way::BilevelOwn, Upper::Private(vec![9 + more; 3])),
+            (Way::Weights, Upper::Private(vec![7 + more, 4 + more, 9 + more])),
+            (Way::ClassWeights, Upper::Shared(CLASSES + more)),
+            (Way::Trust, Upper::Private(vec![1 + more; 3])),
+            (Way::Tau, Upper::Shared(1)),
+        ] {
+            let p = problem(Model::Linear, way, learn_tau);
+            assert_eq!((Bilevel::agents(&p), Bilevel::upper(&p)), (3, upper.clone()), "{way:?}");
+            let start = p.start();
+            for i in 0..start.x.len().min(1) * 3 {
+                let x = Start::row(&start.x, i).unwrap();
+                let width = match &upper {
+                    Upper::Shared(width) => *width,
+                    Upper::Private(widths) => widths[i],
+                };
+                assert_eq!(x.len(), width, "{way:?}");
+                let tau = (learn_tau || way == Way::Tau).then_some(p.choices.tau.ln());
+                assert!(tau.is_none_or(|tau| x[width - 1] == tau), "{way:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn several_regularisers_begin_at_tau() {
+    for (way, count) in [(Way::TauColumns, 2), (Way::TauClasses, CLASSES)] {
+        let p = problem(Model::Linear, way, false);
+        assert_eq!(p.start().x, [vec![0.05f64.ln(); count]], "{way:?}");
+        assert_eq!(Bilevel::upper(&p), Upper::Shared(count), "{way:?}");
+    }
+}
+
+#[test]
+fn counts_become_shares() {
+    let p = problem(Model::Linear, Way::CleanOnly, false);
+    let mut sums = vec![0.0; p.sums(0, (&random(p.net.width(), 1), &[])).len()];
+    sums[..11].copy_from_slice(&[6.0, 3.0, 4.0, 1.0, 2.0, 10.0, 4.0, 3.0, 5.0, 8.0, 6.0]);
+    let values = measure::values(&sums);
+    for (name, value) in [
+        ("held_loss", 1.5),
+        ("held_accuracy", 75.0),
+        ("test_accuracy", 50.0),
+        ("suspicious", 40.0),
+        ("precision", 0.75),
+        ("recall", 0.6),
+        ("right_after", 75.0),
+    ] {
+        assert_eq!(values.iter().find(|v| v.0 == name).map(|v| v.1), Some(value), "{name}");
+    }
+}
