@@ -1,5 +1,5 @@
-//! The wish to stop: Ctrl-C, or SIGTERM and SIGHUP, which mean the same; and the wish to keep a checkpoint and
-//! go on.
+//! The wish to stop: Ctrl-C, or SIGTERM and SIGHUP, which mean the same; and the wish to keep a checkpoint
+//! and go on.
 use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 

@@ -50,7 +50,7 @@ pub struct LaunchOptions {
     live: bool,
 }
 
-/// What the process of agent 0 tells: iterations that are done, and evaluations with the numbers of their jobs.
+/// What the process of agent 0 tells: iterations that are done, and evaluations with their jobs' numbers.
 #[derive(Default)]
 struct Told {
     done: AtomicU64,
