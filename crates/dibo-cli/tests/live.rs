@@ -47,8 +47,10 @@ impl Watched {
         let mut stream = TcpStream::connect(host).unwrap();
         let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).unwrap();
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        // Pieces of a long answer may end within a letter.
+        let reply = String::from_utf8_lossy(&bytes).into_owned();
         let (head, body) = reply.split_once("\r\n\r\n").unwrap();
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.into())
     }

@@ -51,8 +51,10 @@ fn reply(server: &Server, request: &str, host: &str) -> String {
     let head =
         format!("{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    // Pieces of a long answer may end within a letter.
+    let reply = String::from_utf8_lossy(&bytes).into_owned();
     reply
 }
 
