@@ -31,7 +31,7 @@ mod tune;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use dibo_run::{Registry, Request, check, data, fold, say, unsaid};
+use dibo_run::{Registry, Request, check, data, fold, origin, say, unsaid};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -157,6 +157,8 @@ enum DataAction {
 /// The command with these arguments, its name first, for programs that call it: what is wrong comes back, and
 /// what is asked for (`--help`) is said.
 pub fn command(registry: &Registry, arguments: impl IntoIterator<Item = OsString>) -> Result<ExitCode> {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    from("dibo", arguments.iter().skip(1).cloned());
     match Cli::try_parse_from(arguments) {
         Ok(cli) => act(registry, "dibo", cli.command),
         Err(asked) if !asked.use_stderr() => {
@@ -164,6 +166,15 @@ pub fn command(registry: &Registry, arguments: impl IntoIterator<Item = OsString
             Ok(ExitCode::SUCCESS)
         }
         Err(wrong) => Err(anyhow::Error::msg(in_a_line(&wrong))),
+    }
+}
+
+/// Notes for results what they come from.
+fn from(name: &str, arguments: impl Iterator<Item = OsString>) {
+    let arguments = arguments.map(|word| word.to_string_lossy().into_owned());
+    origin::set_command(std::iter::once(name.to_string()).chain(arguments));
+    if let Some(commit) = option_env!("DIBO_COMMIT") {
+        origin::set_commit(commit);
     }
 }
 
@@ -179,6 +190,7 @@ pub fn main(registry: Registry) -> ExitCode {
     let name = std::env::args_os().next().map(PathBuf::from);
     let name =
         name.and_then(|p| Some(p.file_stem()?.to_string_lossy().into_owned())).unwrap_or("dibo".into());
+    from(&name, std::env::args_os().skip(1));
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
         Err(asked) if !asked.use_stderr() => {

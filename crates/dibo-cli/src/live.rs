@@ -1,7 +1,7 @@
 //! The page that watches a run or a launch: where it is served, and the graph of the moment that it shows.
 use anyhow::Result;
 use dibo::mixing::Sequence;
-use dibo_report::live::{Live, Network, Server};
+use dibo_report::live::{Live, Network, Server, Wishes};
 use dibo_run::{Experiment, runner, say, stop};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,8 @@ use std::time::SystemTime;
 /// Serves the page that watches, and says where.
 pub fn watched(experiment: &Experiment, threads: usize, out: &Path) -> Result<(Arc<Live>, Server)> {
     let manifest = runner::before(experiment, threads, SystemTime::now());
-    let live = Arc::new(Live::new(manifest, stop::ask));
+    let wishes = Wishes { stop: Box::new(stop::ask), keep: Box::new(stop::ask_to_keep) };
+    let live = Arc::new(Live::new(manifest, wishes));
     let server = Server::start(live.clone(), out)?;
     say!("live page, for this machine and who has the address: {}", server.address());
     Ok((live, server))

@@ -220,6 +220,7 @@ fn deed(command: &str) -> Option<Deed> {
         "check" => Deed::Run(&["--seconds", "0.5"]),
         "clean" => Deed::Run(&["--quiet"]),
         "new" | "list" | "keys" | "completions" | "man" | "data" | "predict" | "report" => Deed::Run(&[]),
+        "launch" if cfg!(feature = "net") => Deed::Run(&["--set", "run.iterations=20", "--quiet"]),
         "launch" | "agent" | "gather" | "status" | "certificates" | "router" | "bench" => Deed::Leave,
         _ => return None,
     })

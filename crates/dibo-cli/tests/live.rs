@@ -1,4 +1,7 @@
 //! `run --live` and `launch --live`: the page over HTTP and, where Chromium is there, in a browser.
+mod browser;
+
+use browser::Browser;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -44,8 +47,10 @@ impl Watched {
         let mut stream = TcpStream::connect(host).unwrap();
         let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).unwrap();
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        // Pieces of a long answer may end within a letter.
+        let reply = String::from_utf8_lossy(&bytes).into_owned();
         let (head, body) = reply.split_once("\r\n\r\n").unwrap();
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.into())
     }
@@ -104,46 +109,71 @@ fn a_run_can_be_watched_and_stopped() {
     assert!(out.join("report.html").exists() && out.join("runs").exists());
 }
 
-/// Chromium's view of a page after three seconds of its own time, which stands still while an answer is under
-/// way, as HTML; none where there is no Chromium.
-fn seen(address: &str) -> Option<String> {
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let flags = ["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "--virtual-time-budget=3000"];
-    let run = |name: &&str| {
-        let home = tempfile::tempdir().ok()?;
-        let data = format!("--user-data-dir={}", home.path().display());
-        let mut command = Command::new(name);
-        command.args(flags).arg(data).arg("--enable-logging=stderr").arg(address);
-        let done = command.stdin(Stdio::null()).output().ok()?;
-        let errors = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert!(!errors.contains("CONSOLE") || !errors.contains("Uncaught"), "{errors}");
-        Some(String::from_utf8_lossy(&done.stdout).into_owned()).filter(|page| page.contains("<html"))
-    };
-    names.iter().find_map(run)
-}
+/// A title that would like to be markup.
+const MARKUP: &str = "<img src=x onerror=document.title=1>";
 
+/// The browser shows the curves as they come, passes the wishes on, and ends with the report of the folder.
 #[test]
-fn a_browser_draws_the_page_and_the_report() {
+fn a_browser_watches_a_run_has_it_keep_its_state_and_stops_it() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
-    let run = Watched::start(&out);
+    let file = include_str!("small.toml")
+        .replace("a small run", MARKUP)
+        .replace("iterations = 60", "iterations = 50000000")
+        .replace("every = 20", "every = 1000");
+    std::fs::write(folder.path().join("long.toml"), file).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dibo"));
+    command.current_dir(folder.path()).args(["run", "long.toml", "--live", "--quiet", "--seeds", "1"]);
+    command.args(["--threads", "1", "--out"]).arg(&out);
+    let run = Watched::of(command);
     run.news(|news| news["done"].as_u64() > Some(0));
-    let page = seen(&run.address);
-    run.ask("POST", "stop");
-    let (code, _) = run.end();
-    assert_eq!(code, 130);
-    let Some(page) = page else {
-        eprintln!("skipped: there is no Chromium here");
-        return;
-    };
-    // The plot is drawn, and its news have come.
-    assert!(
-        page.contains("u-over") && page.contains("to go"),
-        "{}",
-        &page[page.len().saturating_sub(4000)..]
-    );
-    let report = seen(&format!("file://{}", out.join("report.html").display())).unwrap();
-    assert!(report.contains("u-over") && report.contains("aria-pressed"));
+    let page = Browser::open(&run.address, 400);
+    if let Some(mut page) = page {
+        page.wait("document.getElementById('state').innerText.includes('to go')");
+        page.wait("!!document.querySelector('canvas')");
+        page.run("window.seen = document.querySelector('canvas').toDataURL()");
+        page.wait("document.querySelector('canvas').toDataURL() !== window.seen");
+        assert_eq!(page.run("document.querySelector('h1').innerText"), MARKUP);
+        assert_eq!(page.run("document.images.length"), 0);
+        assert_eq!(
+            page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth"),
+            true
+        );
+        page.run("document.getElementById('keep').click()");
+        page.wait("document.getElementById('kept').innerText.startsWith('state kept')");
+        let kept = std::fs::read_dir(out.join("runs")).unwrap();
+        let kept: Vec<_> = kept.map(|file| file.unwrap().path()).collect();
+        assert!(kept.iter().any(|file| file.extension().is_some_and(|e| e == "checkpoint")), "{kept:?}");
+        assert_eq!(page.run("document.getElementById('stop').disabled"), false);
+        page.run("document.getElementById('stop').click()");
+        page.wait("location.href.endsWith('report.html') && !!document.querySelector('.u-over')");
+        assert_eq!(page.run("document.querySelector('h1').innerText"), MARKUP);
+        assert_ne!(page.run("document.title"), "1");
+        assert_eq!(page.errors, [""; 0]);
+    } else {
+        run.ask("POST", "stop");
+    }
+    let (code, said) = run.end();
+    assert!(code == 130 && said.contains("stopped early"), "{code} {said}");
+}
+
+/// Reports from a folder: drawn, and pictures of networks left as they are.
+#[test]
+fn a_browser_draws_reports() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dibo"));
+    command.current_dir(folder.path()).args(["run", "topology", "--quiet", "--out", "out"]);
+    assert!(command.output().unwrap().status.success());
+    let page = std::fs::read_to_string(folder.path().join("out/report.html")).unwrap();
+    assert!(page.contains("dibo run topology --quiet --out out"));
+    let address = format!("file://{}", folder.path().join("out/report.html").display());
+    let Some(mut page) = Browser::open(&address, 1280) else { return };
+    page.wait("document.querySelectorAll('.u-over').length === 1");
+    let shown = "document.querySelector('#graphs .static').getBoundingClientRect().height > 100";
+    assert_eq!(page.run(shown), true);
+    assert_eq!(page.run("!!document.querySelector('#graphs canvas')"), false);
+    page.run("document.querySelector('.plot .tools input').click()");
+    assert_eq!(page.errors, [""; 0]);
 }
 
 #[cfg(feature = "net")]
@@ -153,7 +183,7 @@ mod launch {
     /// Three processes with ten agents for a while, and a title that would like to be markup.
     fn command(folder: &Path, more: &[&str]) -> Command {
         let file = include_str!("small.toml")
-            .replace("a small run", "<img src=x onerror=document.title=1>")
+            .replace("a small run", MARKUP)
             .replace("agents = 5", "agents = 10")
             .replace("iterations = 60", "iterations = 20000")
             .replace("every = 20", "every = 50");
@@ -191,15 +221,23 @@ mod launch {
         assert!(network["processes"][1]["sent"].as_u64() > Some(0), "{network}");
         assert!(network["processes"][2]["heard"].as_f64() < Some(60.0), "{network}");
 
-        match seen(&run.address) {
-            Some(page) => {
-                // Ten dots and arrows between them; the title is text.
-                assert_eq!(page.matches("<circle").count(), 10, "{page}");
-                assert!(page.contains("marker-end") && page.contains("agents 4, 5, 6"), "{page}");
-                assert!(!page.contains("<img src=x"), "{page}");
-            }
-            None => eprintln!("the picture is not looked at: there is no Chromium here"),
+        // Curves come while the first run goes on.
+        let points =
+            |news: &serde_json::Value| news["data"]["series"][0]["iteration"].as_array().map_or(0, Vec::len);
+        let curve = run.news(|news| points(news) > 2);
+        assert!(curve["done"].as_u64() < Some(20_000) || points(&curve) > 100, "{curve}");
+        if let Some(mut page) = Browser::open(&run.address, 1280) {
+            // Ten dots and arrows between them, and curves; the title is text.
+            page.wait(
+                "document.querySelectorAll('circle').length === 10 && !!document.querySelector('canvas')",
+            );
+            assert_eq!(page.run("!!document.querySelector('[marker-end]')"), true);
+            page.wait("document.body.innerText.includes('agents 4, 5, 6')");
+            assert_eq!(page.run("document.images.length"), 0);
+            assert_eq!(page.errors, [""; 0]);
         }
+        // A checkpoint when it is asked for.
+        assert_eq!(run.ask("POST", "keep").0, 200);
 
         assert_eq!(run.ask("POST", "stop").0, 200);
         let (code, said) = run.end();

@@ -20,6 +20,7 @@ pub mod experiment;
 mod fuzz;
 pub mod graphs;
 pub mod keys;
+pub mod origin;
 pub mod pictures;
 mod plan;
 pub mod problems;

@@ -5,7 +5,7 @@ use crate::door::{Place, Ready, Visit, open};
 use crate::experiment::Experiment;
 use crate::progress::Progress;
 use crate::setting::Setting;
-use crate::{allocator, stop};
+use crate::{allocator, origin, stop};
 use anyhow::{Context, Result};
 use dibo::algorithm::Algorithm;
 use dibo::engine::{Checkpoint, Outcome, Record, Sample, Watch};
@@ -152,6 +152,8 @@ pub fn before(experiment: &Experiment, threads: usize, started: SystemTime) -> M
     Manifest {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").into(),
+        commit: origin::commit(),
+        command: origin::command(),
         name: experiment.name.clone(),
         title: experiment.title.clone(),
         about: experiment.about.clone(),
@@ -285,6 +287,7 @@ impl Visit for Going<'_> {
             digest,
             half: &half,
             last: Instant::now(),
+            keeps: stop::keeps(),
             // A checkpoint of a large state takes long: they must not become the work.
             patience: {
                 let numbers = 6 * ready.problem.agents() * ready.problem.lower();
@@ -334,7 +337,7 @@ pub fn show_whole(feed: &Feed, record: &Record) {
 }
 
 /// An evaluation for a page that watches, where it is time for one.
-fn show(feed: &Feed, sample: &Sample) {
+pub fn show(feed: &Feed, sample: &Sample) {
     if !feed.wants(sample.k) {
         return;
     }
@@ -436,6 +439,8 @@ struct Watcher<'a, T: Real> {
     digest: [u8; 32],
     half: &'a Path,
     last: Instant,
+    /// Wishes for a checkpoint that are fulfilled.
+    keeps: usize,
     patience: Duration,
     ready: &'a Ready<'a, T>,
     picture: Option<String>,
@@ -473,7 +478,7 @@ impl<T: Real> Watch<T> for Watcher<'_, T> {
     }
 
     fn checkpoint_due(&mut self) -> bool {
-        self.last.elapsed() > self.patience
+        self.last.elapsed() > self.patience || self.keeps != stop::keeps()
     }
 
     fn finished(&mut self, views: &[View<'_, T>]) {
@@ -486,9 +491,13 @@ impl<T: Real> Watch<T> for Watcher<'_, T> {
     }
 
     fn checkpoint(&mut self, checkpoint: Checkpoint<'_, T>) -> dibo::Result<()> {
-        self.last = Instant::now();
+        (self.last, self.keeps) = (Instant::now(), stop::keeps());
         let sealed = seal_with(self.half, &self.digest, |file| checkpoint.write(file));
-        sealed.map_err(|e| dibo::Error::Watcher(format!("{e:#}").into()))
+        sealed.map_err(|e| dibo::Error::Watcher(format!("{e:#}").into()))?;
+        if let Some(feed) = self.feed {
+            feed.kept();
+        }
+        Ok(())
     }
 }
 

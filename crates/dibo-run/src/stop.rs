@@ -1,10 +1,12 @@
-//! The wish to stop: Ctrl-C, or SIGTERM and SIGHUP, which mean the same.
+//! The wish to stop: Ctrl-C, or SIGTERM and SIGHUP, which mean the same; and the wish to keep a checkpoint
+//! and go on.
 use anyhow::{Context, Result};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 static STOP: AtomicBool = AtomicBool::new(false);
 static WATCHING: AtomicBool = AtomicBool::new(false);
 static SIGNALLED: AtomicBool = AtomicBool::new(false);
+static KEEP: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether it was asked to stop: every run stops at its next evaluation and writes a checkpoint.
 pub fn asked() -> bool {
@@ -37,4 +39,14 @@ pub fn by_caller() {
 /// The wish to stop, from a caller.
 pub fn ask() {
     STOP.store(true, Relaxed);
+}
+
+/// The wish that every run keeps a checkpoint at its next evaluation, and goes on.
+pub fn ask_to_keep() {
+    KEEP.fetch_add(1, Relaxed);
+}
+
+/// How often [`ask_to_keep`] was said: a run that has kept fewer wishes keeps a checkpoint.
+pub fn keeps() -> usize {
+    KEEP.load(Relaxed)
 }

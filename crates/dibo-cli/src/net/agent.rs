@@ -1,4 +1,5 @@
 //! `dibo agent`: the agents that this process owns, through all settings and seeds of an experiment.
+use super::launch;
 use super::status::Shown;
 use super::{AgentOptions, Common, digest, folder_of, leash, log, own, read_endpoints, tls};
 use anyhow::{Context, Result, ensure};
@@ -25,8 +26,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// Between two evaluations that are told to `dibo launch`.
+const BETWEEN: Duration = Duration::from_millis(200);
 /// Checkpoint earlier if so many bytes are kept for others, or by others for this process.
 const KEPT: usize = 256 << 20;
 
@@ -224,6 +227,7 @@ impl Process<'_> {
             store: self.store(s, seed)?,
             name: job_name(s, seed),
             agents,
+            job,
             before: self.before(job),
         })
     }
@@ -343,6 +347,7 @@ struct Going<'a> {
     store: Store<'a>,
     name: String,
     agents: usize,
+    job: u32,
     before: usize,
 }
 
@@ -350,7 +355,7 @@ impl Visit for Going<'_> {
     type Out = Ended;
 
     fn visit<T: Real>(self, ready: Ready<'_, T>) -> Result<Ended> {
-        let Going { process, node, store, name, agents, before } = self;
+        let Going { process, node, store, name, agents, job, before } = self;
         let Common { lossy, checkpoint, .. } = process.options.common;
         let links = Links { loss: ready.loss(), wait: lossy.map(Duration::from_millis) };
         let (graphs, threads) = (ready.graphs().clone(), process.threads.clone());
@@ -363,8 +368,11 @@ impl Visit for Going<'_> {
                 process,
                 node: node.clone(),
                 agents,
+                job,
                 before,
+                told: None,
                 keeper,
+                keeps: stop::keeps(),
                 rows: EndRows::new(),
                 ready: &ready,
                 taken: process.folder.join("taken").join(&name),
@@ -390,10 +398,22 @@ struct Watcher<'a, 'b, T: Real> {
     process: &'a Process<'a>,
     node: Shared,
     agents: usize,
+    job: u32,
     /// Iterations of the jobs before this one.
     before: usize,
+    /// When an evaluation was last told.
+    told: Option<Instant>,
     keeper: &'a mut Keeper<'b>,
+    /// Wishes for a checkpoint that are fulfilled.
+    keeps: usize,
     rows: EndRows,
+}
+
+impl<T: Real> Watcher<'_, '_, T> {
+    /// Whether a checkpoint is to be made.
+    fn due(&self) -> bool {
+        self.keeper.due() || self.keeps != stop::keeps()
+    }
 }
 
 impl<T: Real> Watch<T> for Watcher<'_, '_, T> {
@@ -411,20 +431,29 @@ impl<T: Real> Watch<T> for Watcher<'_, '_, T> {
     }
 
     fn sample(&mut self, sample: &Sample) {
-        if self.process.options.progress {
-            say!("{}", self.before + sample.k);
+        if !self.process.options.progress {
+            return;
+        }
+        let done = self.before + sample.k;
+        match self.told.is_none_or(|told| told.elapsed() > BETWEEN) {
+            true => {
+                self.told = Some(Instant::now());
+                say!("{done} {}", launch::told(self.job, sample));
+            }
+            false => say!("{done}"),
         }
     }
 
     fn pause(&mut self, _k: usize) -> bool {
-        stop::asked() || self.keeper.due()
+        stop::asked() || self.due()
     }
 
     fn checkpoint_due(&mut self) -> bool {
-        self.keeper.due()
+        self.due()
     }
 
     fn checkpoint(&mut self, checkpoint: Checkpoint<'_, T>) -> dibo::Result<()> {
+        self.keeps = stop::keeps();
         self.keeper.keep(&checkpoint)
     }
 

@@ -1,20 +1,22 @@
 //! `dibo launch`: all agents of an experiment as processes on this machine, one progress bar, one report.
 use super::gather::Gathered;
-use super::{Common, STOP, digest, folder_of, status};
+use super::{Common, KEEP, STOP, digest, folder_of, status};
 use crate::live::{Graphs, watched};
 use anyhow::{Context, Result, ensure};
+use dibo::engine::Sample;
 use dibo::rng::{Purpose, stream};
 use dibo_net::certificates::Subject;
-use dibo_report::live::{Live, Network};
+use dibo_report::live::{Feed, Live, Network};
 use dibo_run::progress::Progress;
 use dibo_run::{Experiment, Registry, runner, say, stop};
 use rand::{Rng, RngExt};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// What a user can choose about a launch.
@@ -43,9 +45,47 @@ pub struct LaunchOptions {
     /// Show no progress bar
     #[arg(long)]
     quiet: bool,
-    /// Show progress, the network and the curves of runs that have ended on a page of this machine
+    /// Show progress, curves and the network on a page of this machine while it runs
     #[arg(long)]
     live: bool,
+}
+
+/// What the process of agent 0 tells: iterations that are done, and evaluations with their jobs' numbers.
+#[derive(Default)]
+struct Told {
+    done: AtomicU64,
+    samples: Mutex<Vec<(usize, Sample)>>,
+}
+
+/// An evaluation for [`Told`], as two words.
+pub fn told(job: u32, sample: &Sample) -> String {
+    let bytes = postcard::to_stdvec(sample).unwrap_or_default();
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{job} {hex}")
+}
+
+/// The evaluation in [`told`]'s second word.
+fn sample(hex: &str) -> Option<Sample> {
+    let byte = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
+    let bytes: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(byte).collect();
+    postcard::from_bytes(&bytes?).ok()
+}
+
+impl Told {
+    /// Takes a line in; gives whether it is one.
+    fn hear(&self, line: &str) -> bool {
+        let mut words = line.split_whitespace();
+        let Some(done) = words.next().and_then(|word| word.parse().ok()) else { return false };
+        self.done.store(done, Relaxed);
+        let job = words.next().and_then(|word| word.parse().ok());
+        let heard = job.zip(words.next().and_then(sample));
+        self.samples().extend(heard);
+        true
+    }
+
+    fn samples(&self) -> std::sync::MutexGuard<'_, Vec<(usize, Sample)>> {
+        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// One process of the launch.
@@ -68,7 +108,7 @@ impl Running {
         arguments: Vec<String>,
         lowest: usize,
         log: PathBuf,
-        progress: &Arc<AtomicU64>,
+        progress: &Arc<Told>,
     ) -> Result<Self> {
         let file = std::fs::OpenOptions::new()
             .create(true)
@@ -84,10 +124,9 @@ impl Running {
             let progress = progress.clone();
             std::thread::spawn(move || {
                 for line in BufReader::new(out).lines().map_while(Result::ok) {
-                    match line.trim().parse::<u64>() {
-                        Ok(k) => progress.store(k, Relaxed),
-                        // What Zenoh has to say, it says on standard output.
-                        Err(_) => drop(writeln!(said, "{line}")),
+                    // What Zenoh has to say, it says on standard output.
+                    if !progress.hear(&line) {
+                        drop(writeln!(said, "{line}"));
                     }
                 }
             });
@@ -95,10 +134,10 @@ impl Running {
         Ok(Running { arguments, lowest, log, child, ended: false, restarts: 0 })
     }
 
-    /// Asks it to stop, on the leash.
-    fn ask_to_stop(&mut self) {
+    /// Says a word on the leash.
+    fn tell(&mut self, word: &str) {
         // One that has ended hears nothing.
-        let _ = self.child.stdin.as_mut().map(|leash| writeln!(leash, "{STOP}"));
+        let _ = self.child.stdin.as_mut().map(|leash| writeln!(leash, "{word}"));
     }
 
     /// The last line that it wrote about itself.
@@ -191,6 +230,24 @@ fn show_network(live: &Live, experiment: &Arc<Experiment>, root: &Path, n: usize
     });
 }
 
+/// The ways to the page of the jobs that go on, by their numbers.
+type Feeds = BTreeMap<usize, Feed>;
+
+/// Shows evaluations of jobs that go on.
+fn show(
+    live: &Arc<Live>,
+    experiment: &Experiment,
+    jobs: &[(usize, u64)],
+    samples: impl Iterator<Item = (usize, Sample)>,
+    feeds: &mut Feeds,
+) {
+    for (job, sample) in samples {
+        let Some((s, seed)) = jobs.get(job).copied() else { continue };
+        let begin = || live.begin(s, seed, experiment.settings[s].run.iterations);
+        runner::show(feeds.entry(job).or_insert_with(begin), &sample);
+    }
+}
+
 /// Runs all agents of an experiment on this machine.
 pub fn launch(registry: &Registry, options: LaunchOptions) -> Result<ExitCode> {
     let (began, started) = (Instant::now(), SystemTime::now());
@@ -221,11 +278,14 @@ pub fn launch(registry: &Registry, options: LaunchOptions) -> Result<ExitCode> {
         processes: groups.iter().map(|g| g[0]).collect(),
         agents: n,
     };
-    let (mut told, mut last) = (0, Instant::now());
-    let killed = Fate { options: &options, groups: &groups, out: &out }.run(&root, |k| {
-        bar.set_position(k);
-        if let Some(live) = live.as_ref().filter(|_| last.elapsed() > Duration::from_secs(1)) {
-            all.tell(live, &mut told);
+    let (mut ended, mut last, mut feeds) = (0, Instant::now(), Feeds::new());
+    let killed = Fate { options: &options, groups: &groups, out: &out }.run(&root, |told| {
+        bar.set_position(told.done.load(Relaxed));
+        let samples = std::mem::take(&mut *told.samples());
+        let Some(live) = &live else { return };
+        show(live, &experiment, &jobs, samples.into_iter().filter(|(job, _)| *job >= ended), &mut feeds);
+        if last.elapsed() > Duration::from_secs(1) {
+            all.tell(live, &mut ended);
             last = Instant::now();
         }
     })?;
@@ -318,13 +378,13 @@ struct Processes {
     running: Vec<Running>,
     /// One or none.
     routers: Vec<Running>,
-    /// How far the first process is.
-    done: Arc<AtomicU64>,
+    /// What the first process tells.
+    told: Arc<Told>,
 }
 
 /// Where process `p` enters how far it is: only the first one is listened to.
-fn progress_of(p: usize, done: &Arc<AtomicU64>) -> Arc<AtomicU64> {
-    if p == 0 { done.clone() } else { Arc::default() }
+fn progress_of(p: usize, told: &Arc<Told>) -> Arc<Told> {
+    if p == 0 { told.clone() } else { Arc::default() }
 }
 
 impl Processes {
@@ -345,7 +405,7 @@ impl Processes {
                     process.arguments.clone(),
                     process.lowest,
                     process.log.clone(),
-                    &progress_of(p, &self.done),
+                    &progress_of(p, &self.told),
                 )?;
             }
         }
@@ -403,20 +463,24 @@ struct Fate<'a> {
 
 impl Fate<'_> {
     /// Starts all, waits for all; gives how many were killed.
-    fn run(&self, root: &Path, mut progress: impl FnMut(u64)) -> Result<usize> {
+    fn run(&self, root: &Path, mut progress: impl FnMut(&Told)) -> Result<usize> {
         let LaunchOptions { common, kills, kill_every, .. } = self.options;
         let mut processes = self.start(root)?;
         let mut chance = stream(common.faults.map_or(0, |f| f.seed), Purpose::Start, 4, 0);
         let wait = |chance: &mut dyn Rng| Duration::from_secs_f64(kill_every * 2.0 * chance.random::<f64>());
         let (mut killed, mut next_kill) = (0, Instant::now() + wait(&mut chance));
-        let mut told = false;
+        let (mut told, mut keeps) = (false, stop::keeps());
         let outcome = loop {
             // A terminal's Ctrl-C reaches all processes; a wish of the page or of `kill` only this one.
             if stop::asked() && !std::mem::replace(&mut told, true) {
-                processes.running.iter_mut().for_each(Running::ask_to_stop);
+                processes.running.iter_mut().for_each(|process| process.tell(STOP));
+            }
+            let wished = stop::keeps();
+            if std::mem::replace(&mut keeps, wished) != wished {
+                processes.running.iter_mut().for_each(|process| process.tell(KEEP));
             }
             let failed = processes.look_after()?;
-            progress(processes.done.load(Relaxed));
+            progress(&processes.told);
             if let Some(words) = failed.filter(|_| !stop::asked()) {
                 processes.let_stop();
                 break Err(anyhow::anyhow!(words));
@@ -441,7 +505,7 @@ impl Fate<'_> {
         let program = std::env::current_exe().context("cannot find the path of dibo")?;
         // One for each process, and the last for the router.
         let addresses = Addresses::new(root, self.groups, self.options.tcp)?;
-        let done = Arc::new(AtomicU64::new(0));
+        let told = Arc::new(Told::default());
         let mut routers = Vec::new();
         if self.options.router {
             let mut arguments: Vec<String> =
@@ -458,10 +522,10 @@ impl Fate<'_> {
                 self.agent_arguments(p, &addresses),
                 group[0],
                 root.join(format!("{}.log", group[0])),
-                &progress_of(p, &done),
+                &progress_of(p, &told),
             )?);
         }
-        Ok(Processes { program, running, routers, done })
+        Ok(Processes { program, running, routers, told })
     }
 
     /// The command line of process `p`: `dibo agent` with what the user chose for the launch.

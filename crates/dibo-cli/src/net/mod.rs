@@ -107,7 +107,7 @@ pub struct AgentOptions {
     /// Serve figures for Prometheus at http://ADDRESS/metrics, such as 127.0.0.1:9464
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<std::net::SocketAddr>,
-    /// Print progress in a form for programs
+    /// Print progress and now and then an evaluation in a form for programs
     #[arg(long, hide = true)]
     progress: bool,
     /// End when standard input ends
@@ -187,14 +187,20 @@ fn subjects(options: &CertificateOptions) -> Result<Vec<Subject>> {
 
 /// What `dibo launch` says on the leash to a process that shall stop.
 const STOP: &str = "stop";
+/// And to one that shall keep a checkpoint.
+const KEEP: &str = "keep";
 
 /// With `--leash`, ends this process when its standard input does: `dibo launch` holds the other end and is
-/// gone, however it died. A wish to stop comes the same way.
+/// gone, however it died. A wish to stop or to keep a checkpoint comes the same way.
 fn leash(wanted: bool) {
     if wanted {
         std::thread::spawn(|| {
             let said = std::io::stdin().lines().map_while(Result::ok);
-            said.filter(|line| line == STOP).for_each(|_| stop::ask());
+            said.for_each(|line| match line.as_str() {
+                STOP => stop::ask(),
+                KEEP => stop::ask_to_keep(),
+                _ => (),
+            });
             eprintln!("dibo: the process that started this one is gone");
             std::process::exit(1);
         });

@@ -158,6 +158,8 @@ fn results(fakes: Vec<Fake>, seeds: &[u64]) -> (Manifest, Curves) {
     let manifest = Manifest {
         format: FORMAT,
         version: "0".into(),
+        commit: None,
+        command: None,
         name: "made-up".into(),
         title: String::new(),
         about: String::new(),

@@ -43,6 +43,8 @@ fn results(outcomes: [[&str; 2]; 2]) -> Manifest {
     Manifest {
         format: FORMAT,
         version: String::new(),
+        commit: None,
+        command: None,
         name: "small".into(),
         title: String::new(),
         about: String::new(),

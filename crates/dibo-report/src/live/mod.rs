@@ -36,9 +36,17 @@ pub struct Live {
     total: AtomicU64,
     done: AtomicU64,
     stopping: AtomicBool,
-    stop: Box<dyn Fn() + Send + Sync>,
+    wishes: Wishes,
     network: OnceLock<Box<Look>>,
     began: Instant,
+}
+
+/// Where a page's wishes go.
+pub struct Wishes {
+    /// To stop.
+    pub stop: Box<dyn Fn() + Send + Sync>,
+    /// That every run keeps a checkpoint and goes on.
+    pub keep: Box<dyn Fn() + Send + Sync>,
 }
 
 struct Known {
@@ -48,6 +56,8 @@ struct Known {
     going: BTreeMap<(usize, u64), (usize, f64)>,
     message: String,
     said: Vec<String>,
+    /// When a run last kept a checkpoint.
+    kept: Option<Instant>,
 }
 
 /// One run's way to the page.
@@ -60,17 +70,17 @@ pub struct Feed {
 }
 
 impl Live {
-    /// Nothing yet; `manifest` says what runs, without runs and metrics, and `stop` passes a wish to stop on.
-    pub fn new(mut manifest: Manifest, stop: impl Fn() + Send + Sync + 'static) -> Self {
+    /// Nothing yet; `manifest` says what runs, without runs and metrics.
+    pub fn new(mut manifest: Manifest, wishes: Wishes) -> Self {
         // Bars and points show how runs end; lines can be drawn from the first evaluation on.
         manifest.figures.retain(|figure| figure.kind == "line");
         let (curves, going, said) = Default::default();
         Live {
-            known: Mutex::new(Known { manifest, curves, going, message: String::new(), said }),
+            known: Mutex::new(Known { manifest, curves, going, message: String::new(), said, kept: None }),
             total: AtomicU64::new(0),
             done: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
-            stop: Box::new(stop),
+            wishes,
             network: OnceLock::new(),
             began: Instant::now(),
         }
@@ -104,8 +114,9 @@ impl Live {
         known.said.drain(..more);
     }
 
-    /// A run of so many iterations begins.
+    /// A run of so many iterations begins; what was known of it is forgotten.
     pub fn begin(self: &Arc<Self>, series: usize, seed: u64, iterations: usize) -> Feed {
+        self.known().curves.rows.retain(|row| (row.series, row.seed) != (series, seed));
         let stride = (iterations / POINTS).max(1);
         Feed { live: self.clone(), series, seed, stride, next: AtomicUsize::new(0) }
     }
@@ -116,15 +127,19 @@ impl Live {
 
     fn wish_to_stop(&self) {
         self.stopping.store(true, Relaxed);
-        (self.stop)();
+        (self.wishes.stop)();
+    }
+
+    fn wish_to_keep(&self) {
+        (self.wishes.keep)();
     }
 
     /// The news as JSON; `ended` says that the report is there.
     fn news(&self, ended: bool, pause: Duration) -> String {
-        let (manifest, curves, going, message, said) = {
+        let (manifest, curves, going, message, said, kept) = {
             let known = self.known();
-            let Known { manifest, curves, going, message, said } = &*known;
-            (manifest.clone(), curves.clone(), going.clone(), message.clone(), said.clone())
+            let Known { manifest, curves, going, message, said, kept } = &*known;
+            (manifest.clone(), curves.clone(), going.clone(), message.clone(), said.clone(), *kept)
         };
         let state = match (ended, self.stopping.load(Relaxed)) {
             (true, _) => "ended",
@@ -146,6 +161,7 @@ impl Live {
             "seconds": self.began.elapsed().as_secs_f64(),
             "message": message,
             "said": said,
+            "kept": kept.map(|kept| kept.elapsed().as_secs_f64()),
             "runs": runs,
             "network": self.look(going.iter().next().map(|((series, seed), now)| (*series, *seed, now.0))),
             "pause": pause.as_millis() as u64,
@@ -180,6 +196,11 @@ impl Feed {
         let last = shown.map_or(f64::NAN, |name| value(&name));
         known.going.insert((self.series, self.seed), (row.iteration, last));
         known.curves.rows.push(CurveRow { series: self.series, seed: self.seed, values, ..row });
+    }
+
+    /// The run has kept a checkpoint.
+    pub fn kept(&self) {
+        self.live.known().kept = Some(Instant::now());
     }
 
     /// The run is over.

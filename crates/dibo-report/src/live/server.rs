@@ -155,6 +155,10 @@ impl State {
                 *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 text(200, "stopping\n")
             }
+            (Method::Post, "keep") => {
+                self.live.wish_to_keep();
+                text(200, "every run keeps a checkpoint at its next evaluation\n")
+            }
             (Method::Get, "report.html") => {
                 match &self.ending.lock().unwrap_or_else(PoisonError::into_inner).report {
                     // It has a policy of its own.
@@ -162,7 +166,7 @@ impl State {
                     None => text(404, "the run goes on; its report comes at the end\n"),
                 }
             }
-            (_, "" | "data" | "stop" | "report.html") => text(405, "not this way\n"),
+            (_, "" | "data" | "stop" | "keep" | "report.html") => text(405, "not this way\n"),
             _ => text(404, "there is no such page\n"),
         }
     }

@@ -19,6 +19,8 @@ fn manifest() -> Manifest {
     Manifest {
         format: FORMAT,
         version: "0".into(),
+        commit: None,
+        command: None,
         name: "small".into(),
         title: bad.into(),
         about: String::new(),
@@ -37,6 +39,10 @@ fn manifest() -> Manifest {
     }
 }
 
+fn wishes(stop: impl Fn() + Send + Sync + 'static, keep: impl Fn() + Send + Sync + 'static) -> Wishes {
+    Wishes { stop: Box::new(stop), keep: Box::new(keep) }
+}
+
 /// The whole answer to one request.
 fn reply(server: &Server, request: &str, host: &str) -> String {
     let address = server.address().strip_prefix("http://").unwrap().split('/').next().unwrap();
@@ -45,8 +51,10 @@ fn reply(server: &Server, request: &str, host: &str) -> String {
     let head =
         format!("{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    // Pieces of a long answer may end within a letter.
+    let reply = String::from_utf8_lossy(&bytes).into_owned();
     reply
 }
 
@@ -61,7 +69,12 @@ fn ask(server: &Server, request: &str, host: &str) -> (u16, String) {
 fn only_who_knows_the_token_sees_the_run_and_can_stop_it() {
     let stopped = Arc::new(AtomicBool::new(false));
     let told = stopped.clone();
-    let live = Arc::new(Live::new(manifest(), move || told.store(true, Relaxed)));
+    let kept = Arc::new(AtomicBool::new(false));
+    let count = kept.clone();
+    let live = Arc::new(Live::new(
+        manifest(),
+        wishes(move || told.store(true, Relaxed), move || count.store(true, Relaxed)),
+    ));
     live.set_total(100);
     let server = Server::start(live.clone(), Path::new("results/<small>")).unwrap();
     let base = format!("/{}", server.address().split('/').nth(3).unwrap());
@@ -74,7 +87,8 @@ fn only_who_knows_the_token_sees_the_run_and_can_stop_it() {
     assert_eq!(ask(&server, &format!("GET {base}/"), "evil.example").0, 403);
     assert_eq!(ask(&server, &format!("GET {base}/stop"), "").0, 405);
     assert_eq!(ask(&server, &format!("GET {base}/other"), "").0, 404);
-    assert!(!stopped.load(Relaxed));
+    assert_eq!(ask(&server, &format!("POST {wrong}/keep"), "").0, 403);
+    assert!(!stopped.load(Relaxed) && !kept.load(Relaxed));
 
     let (status, page) = ask(&server, &format!("GET {base}/"), "");
     assert!(status == 200 && page.matches("<script").count() == 1 && !page.contains("alert(1)</script>"));
@@ -102,16 +116,21 @@ fn only_who_knows_the_token_sees_the_run_and_can_stop_it() {
     assert_eq!(news["data"]["series"][0]["values"]["error"]["middle"].as_array().unwrap().len(), 5);
     assert_eq!((&news["said"][0], &news["runs"][0][2]), (&"careful".into(), &"40".into()));
 
+    assert_eq!(ask(&server, &format!("POST {base}/keep"), "").0, 200);
+    assert!(kept.load(Relaxed) && !stopped.load(Relaxed) && news["kept"].is_null());
+    feed.kept();
+
     assert_eq!(ask(&server, &format!("POST {base}/stop"), "").0, 200);
     assert!(stopped.load(Relaxed));
     feed.end("stopped");
     let (_, news) = ask(&server, &format!("GET {base}/data"), "");
+    assert!(news.contains("\"kept\":0."), "{news}");
     assert!(news.contains("\"state\":\"stopping\"") && news.contains("\"runs\":[]"), "{news}");
 }
 
 #[test]
 fn the_network_is_looked_at_when_a_page_asks_and_thinned_out_where_it_is_large() {
-    let live = Arc::new(Live::new(manifest(), || {}));
+    let live = Arc::new(Live::new(manifest(), wishes(|| {}, || {})));
     let server = Server::start(live.clone(), Path::new("results")).unwrap();
     let looks = Arc::new(AtomicUsize::new(0));
     let counted = looks.clone();
@@ -137,7 +156,7 @@ fn the_network_is_looked_at_when_a_page_asks_and_thinned_out_where_it_is_large()
 
 #[test]
 fn the_page_goes_on_to_the_report() {
-    let live = Arc::new(Live::new(manifest(), || {}));
+    let live = Arc::new(Live::new(manifest(), wishes(|| {}, || {})));
     let server = Server::start(live, Path::new("results")).unwrap();
     let base = format!("/{}", server.address().split('/').nth(3).unwrap());
     assert_eq!(ask(&server, &format!("GET {base}/report.html"), "").0, 404);

@@ -2,7 +2,7 @@
 //! holds the middle 80 % of them, and the runs, at as many iterations as there is room for.
 use super::average;
 use super::plot::{Shown, shown};
-use crate::results::{CurveRow, Curves, Manifest, MetricInfo};
+use crate::results::{CurveRow, Curves, Figure, Manifest, MetricInfo};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,8 +48,10 @@ struct Values {
 impl<'a> Data<'a> {
     /// Everything that the figures of an experiment can show, in about so many numbers.
     pub fn new(manifest: &'a Manifest, curves: &Curves, room: usize) -> Self {
-        let figures: Vec<Option<Shown>> =
-            manifest.figures.iter().map(|figure| shown(figure, manifest, curves).ok()).collect();
+        // Pictures of networks have no numbers to draw; they stay as they are.
+        let lively = |figure: &&Figure| figure.kind != "graphs";
+        let drawn = |figure| Some(figure).filter(lively).and_then(|f| shown(f, manifest, curves).ok());
+        let figures: Vec<Option<Shown>> = manifest.figures.iter().map(drawn).collect();
         let lines = manifest.figures.iter().any(|figure| figure.kind == "line");
         let mut rows: Vec<Vec<&CurveRow>> = vec![Vec::new(); manifest.series.len()];
         for row in curves.rows.iter().filter(|_| lines) {

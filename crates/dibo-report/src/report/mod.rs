@@ -13,6 +13,7 @@ pub mod words;
 use crate::results::{Curves, Figure, Manifest, write_file};
 use anyhow::Result;
 use claims::Claim;
+pub use page::quoted;
 use std::path::{Path, PathBuf};
 pub use table::terminal_table;
 

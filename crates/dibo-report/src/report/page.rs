@@ -70,6 +70,7 @@ pub fn page(
         seconds => words::quantity("seconds", manifest.seconds),
         started => super::date(manifest.started),
         version => manifest.version.as_str(),
+        commit => manifest.commit.as_deref(),
         files => if alone { files(manifest) } else { Vec::new() },
         command => if alone { command(manifest) } else { String::new() },
         sources => sources.to_vec(),
@@ -98,13 +99,18 @@ fn files(manifest: &Manifest) -> Vec<String> {
     ["curves.csv", "curves.parquet", "manifest.json"].map(String::from).into_iter().chain(plots).collect()
 }
 
-/// The command that runs it again.
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.=/:,".contains(c);
+    let safe = !word.is_empty() && word.chars().all(plain);
+    if safe { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+/// The command that made it, or one that would.
 fn command(manifest: &Manifest) -> String {
-    let quoted = |word: &str| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.=/:,".contains(c);
-        let safe = !word.is_empty() && word.chars().all(plain);
-        if safe { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
-    };
+    if let Some(command) = &manifest.command {
+        return command.clone();
+    }
     let mut command = format!("dibo run {}", quoted(&manifest.name));
     for change in &manifest.overrides {
         command += &format!(" --set {}", quoted(change));
@@ -179,10 +185,20 @@ fn added(extra: &Extra) -> Value {
     match &extra.body {
         Body::Table(rows) => {
             let (head, rows) = (rows.first().cloned(), rows.iter().skip(1).cloned().collect::<Vec<_>>());
-            context! { title, head, rows, last => title == memory::TITLE }
+            let columns = head.as_ref().map_or(0, Vec::len);
+            let right: Vec<bool> = (0..columns).map(|column| column > 0 && numbers(&rows, column)).collect();
+            context! { title, head, rows, right, last => title == memory::TITLE }
         }
         Body::Svg(svg) => context! { title, picture => image("svg+xml", svg.as_bytes(), title) },
     }
+}
+
+/// Whether a column holds numbers, with or without units.
+fn numbers(rows: &[Vec<String>], column: usize) -> bool {
+    let first = |cell: &str| cell.split(' ').next().is_some_and(|word| word.parse::<f64>().is_ok());
+    let number = |cell: &String| cell == "–" || cell.chars().count() < 16 && first(cell);
+    let cells = || rows.iter().filter_map(|row| row.get(column)).filter(|cell| !cell.is_empty());
+    cells().next().is_some() && cells().all(number)
 }
 
 /// A cell whose word says on hover what it means.

@@ -37,10 +37,9 @@ pub fn outcome(manifest: &Manifest) -> Table {
     let products = manifest.runs.iter().any(|run| run.products > 0);
     // Where the labels say all that is swept, a column of settings would only repeat them.
     let value = |series: &Series, key: &String| series.settings.get(key).map_or("–".into(), Value::to_string);
-    let swept = manifest
-        .series
-        .iter()
-        .any(|series| series.swept.iter().any(|key| !series.label.contains(&value(series, key))));
+    let close = |text: &str| text.replace(' ', "");
+    let says = |series: &Series, key| close(&series.label).contains(&close(&value(series, key)));
+    let swept = manifest.series.iter().any(|series| series.swept.iter().any(|key| !says(series, key)));
     let mut head = vec!["series".to_string()];
     if swept {
         head.push("settings".into());

@@ -84,6 +84,8 @@ fn results(
     let manifest = Manifest {
         format: FORMAT,
         version: "0.1.0".into(),
+        commit: None,
+        command: None,
         name: "small".into(),
         title: "A <small> & made-up run".into(),
         about: "One.\n\nTwo.".into(),

@@ -29,6 +29,12 @@ pub struct Manifest {
     pub format: u32,
     /// Version of dibo.
     pub version: String,
+    /// The commit that it was built of, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The command line, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// Short name: the experiment file's, and the folder's.
     pub name: String,
     /// One line that says what the experiment shows.

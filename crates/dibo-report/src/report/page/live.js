@@ -1,7 +1,7 @@
-// The page of a run that goes on: asks for news, draws them, and passes the wish to stop.
+// The page of a run that goes on: asks for news, draws them, and passes the wishes to stop and to keep a checkpoint.
 function watch() {
-  const id = name => document.getElementById(name), bar = id("bar"), stop = id("stop");
-  let failed = 0, timer = 0;
+  const id = name => document.getElementById(name), bar = id("bar"), stop = id("stop"), keep = id("keep");
+  let failed = 0, timer = 0, asked = "", last = "";
   const clock = seconds => seconds < 100 ? `${Math.round(seconds)} s` : seconds < 6000 ? `${Math.round(seconds / 60)} min`
     : `${(seconds / 3600).toFixed(1)} h`;
   const news = async () => {
@@ -11,6 +11,7 @@ function watch() {
       if (!reply.ok) throw new Error(String(reply.status));
       const now = await reply.json();
       failed = 0;
+      last = now.state;
       ({pause} = now);
       bar.max = Math.max(1, now.total);
       bar.value = now.done;
@@ -19,7 +20,8 @@ function watch() {
       id("state").textContent = now.state === "running"
         ? `${part} % · ${now.message} · ${clock(now.seconds)} gone` + (Number.isFinite(left) ? ` · about ${clock(left)} to go` : "")
         : now.state === "stopping" ? "stopping: every run ends at its next evaluation and keeps what is done" : now.state;
-      stop.disabled = now.state !== "running";
+      stop.disabled = keep.disabled = now.state !== "running";
+      id("kept").textContent = now.kept === null ? asked : `state kept ${clock(now.kept)} ago`;
       id("said").replaceChildren(...now.said.map(line => make("p", {class: "warning"}, line)));
       id("runs").replaceChildren(...now.runs.map(run => make("tr", {}, ...run.map((cell, i) =>
         make("td", {class: i ? "right" : "label"}, String(cell))))));
@@ -38,14 +40,20 @@ function watch() {
       if (drawn) show(now.data);
       if (now.report) return location.replace("report.html");
     } catch (error) {
-      if (++failed > 3) {
-        id("state").textContent = "the run has ended; what it left lies in " + document.body.dataset.live;
-        stop.disabled = true;
+      // One that was asked to stop has done so; else the answer may only have been late.
+      if (++failed > 3 || last === "stopping") {
+        const stopped = last === "stopping" ? "stopped, the same command goes on" : "the run has ended";
+        id("state").textContent = `${stopped}; what it left lies in ${document.body.dataset.live}`;
+        stop.disabled = keep.disabled = true;
         return;
       }
     }
     timer = setTimeout(news, pause);
   };
+  keep.addEventListener("click", async () => {
+    const reply = await fetch("keep", {method: "POST"}).catch(() => null);
+    id("kept").textContent = asked = reply && reply.ok ? "at the next evaluation" : "";
+  });
   stop.addEventListener("click", async () => {
     stop.disabled = true;
     await fetch("stop", {method: "POST"}).catch(() => {});

@@ -83,9 +83,13 @@ function logSplits(low, high, most) {
   const first = Math.ceil(Math.log10(low) - 1e-9), last = Math.floor(Math.log10(high) + 1e-9);
   const decades = last - first, splits = [];
   if (decades < 2) {
-    const digits = decades < 1 ? [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9] : [1, 2, 5];
-    for (let power = first - 1; power <= last; power++)
-      for (const digit of digits) splits.push(digit * 10 ** power);
+    // Round ones first; others only where their words have room beside them.
+    const room = Math.log10(high / low) / (2 * most);
+    const near = value => splits.some(other => Math.abs(Math.log10(value / other)) < room);
+    for (const digit of decades < 1 ? [1, 2, 5, 3, 1.5, 4, 7, 6, 8, 9] : [1, 2, 5])
+      for (let power = first - 1; power <= last; power++)
+        if (!near(digit * 10 ** power)) splits.push(digit * 10 ** power);
+    splits.sort((one, other) => one - other);
   } else {
     const step = Math.ceil(decades / most);
     for (let power = first; power <= last; power += step) splits.push(10 ** power);
