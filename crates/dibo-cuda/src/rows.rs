@@ -28,6 +28,24 @@ pub(crate) struct DeviceRows {
     ends: Arc<Vec<usize>>,
 }
 
+/// Where rows lie on a GPU, for whoever computes there as well.
+#[derive(Clone, Debug)]
+pub struct Lent {
+    /// The address of each row.
+    pub rows: Vec<u64>,
+    /// The stream in whose order they are written and read.
+    pub stream: u64,
+}
+
+/// Where these rows lie; `None` if that is on the host, or if the GPU has failed.
+pub fn lent<T>(rows: &dyn OnDevice<T>) -> Option<Lent> {
+    let rows: &DeviceRows = rows.any().downcast_ref()?;
+    let starts = &rows.starts[..rows.count()];
+    let at = |start: &usize| rows.at() + 4 * *start as u64;
+    let stream = rows.gpu().stream_address();
+    (!rows.gpu().failed()).then(|| Lent { rows: starts.iter().map(at).collect(), stream })
+}
+
 /// Where variables end and the step of each, as the kernels want it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
