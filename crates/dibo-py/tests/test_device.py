@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import needs_jax, needs_torch, quadratic
+from conftest import installed, needs_jax, needs_torch, quadratic
 
 import dibo
 from dibo import _core
@@ -15,7 +15,7 @@ FAB = dibo.FAB(lam=5, eta=0.02)
 
 
 def no_gpu() -> bool:
-    if not _core.cuda:
+    if not (_core.cuda and installed("torch")):
         return True
     import torch
 
