@@ -37,13 +37,13 @@ pub struct Lent {
     pub stream: u64,
 }
 
-/// Where these rows lie; `None` if that is on the host, or if the GPU has failed.
-pub fn lent<T>(rows: &dyn OnDevice<T>) -> Option<Lent> {
-    let rows: &DeviceRows = rows.any().downcast_ref()?;
+/// Where these rows lie; says why that cannot be told, such as a failure of the GPU's.
+pub fn lent<T>(rows: &dyn OnDevice<T>) -> Result<Lent, String> {
+    let rows: &DeviceRows = rows.any().downcast_ref().ok_or("the rows lie on no GPU")?;
+    rows.gpu().health()?;
     let starts = &rows.starts[..rows.count()];
     let at = |start: &usize| rows.at() + 4 * *start as u64;
-    let stream = rows.gpu().stream_address();
-    (!rows.gpu().failed()).then(|| Lent { rows: starts.iter().map(at).collect(), stream })
+    Ok(Lent { rows: starts.iter().map(at).collect(), stream: rows.gpu().stream_address() })
 }
 
 /// Where variables end and the step of each, as the kernels want it.

@@ -58,7 +58,7 @@ def per_iteration(problem, algorithm, graph, count: int) -> tuple[float, dibo.Ru
 
 
 def callback(problem):
-    """The function that dibo calls once an iteration, bound to tensors of PyTorch's that lie as dibo's rows."""
+    """The function that dibo calls once an iteration, on tensors of PyTorch's that lie as dibo's rows."""
     placed = problem if DEVICE == "cpu" else problem.on(problem.framework.place(DEVICE))
     n, width = placed.agents, placed.y.width
     rows = [torch.zeros(n, 2 * width, device=DEVICE) for _ in range(2)]
@@ -152,8 +152,10 @@ def agreement() -> None:
         label = f"{algorithm.name}, {agents} agents, {x} x, batch {batch}"
         try:
             host, there = (
-                dibo.solve(small_mlp(agents, x, batch), algorithm, graph, iterations=COUNT, every=COUNT, device=d)
-                for d in ("cpu", DEVICE)
+                dibo.solve(
+                    small_mlp(agents, x, batch), algorithm, graph, iterations=COUNT, every=COUNT, device=where
+                )
+                for where in ("cpu", DEVICE)
             )
             off = gap(there, host)
             off = max(off, abs(there.last["upper_loss"] - host.last["upper_loss"]))

@@ -53,7 +53,7 @@ pub fn lent<T: Real>(
     owner: &Bound<'_, PyAny>,
 ) -> PyResult<Option<Py<PyAny>>> {
     let Some(device) = rows.device() else { return Ok(None) };
-    let lent = dibo_cuda::lent(device).ok_or_else(|| PyRuntimeError::new_err("the GPU has failed"))?;
+    let lent = dibo_cuda::lent(device).map_err(PyRuntimeError::new_err)?;
     let (py, bytes) = (owner.py(), size_of::<T>());
     let array = |address: u64, shape: Vec<usize>, strides: Vec<usize>| {
         let (stream, owner) = (lent.stream, owner.clone().unbind());
@@ -83,7 +83,7 @@ pub fn lent<T: Real>(
 /// Where rows on a GPU begin.
 #[cfg(feature = "cuda")]
 pub fn address<T: Real>(rows: &Rows<T>) -> Option<usize> {
-    dibo_cuda::lent(rows.device()?)?.rows.first().map(|at| *at as usize)
+    dibo_cuda::lent(rows.device()?).ok()?.rows.first().map(|at| *at as usize)
 }
 
 /// There are no such rows.

@@ -1,5 +1,5 @@
-"""Runs on a GPU as far as a machine without one can tell: refusals, how variables lie there, and the functions
-that are called there, on tensors of the processor. What needs a GPU is in gpu/check.py."""
+"""Runs on a GPU as far as a machine without one can tell: refusals, how variables lie there, and the
+functions that are called there, on tensors of the processor. What needs a GPU is in gpu/check.py."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class TorchOracle(_problem.Oracle):
         self.device: str = problem.device
         self.on_gpu = self.device != "cpu"
         if self.on_gpu:
-            # What was begun in other streams, such as data on its way, is there before dibo's stream reads it.
+            # What was begun in other streams, such as data on its way, is there when dibo's stream reads it.
             torch.cuda.synchronize(self.device)
 
     def has_loss(self) -> bool:
@@ -146,14 +146,21 @@ class TorchOracle(_problem.Oracle):
     def _seen(self, array: Any) -> Any:
         return tensor(array, self.device) if self.on_gpu else torch.from_numpy(array)
 
-    def _in_order(self, arrays: Sequence[Any], function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that works in the stream of these arrays, so that nothing waits for anything."""
+    def _order(self, arrays: Any) -> Callable[[], Any]:
+        """Contexts whose work is done in the stream of these arrays, so that nothing waits for anything."""
+        if not self.on_gpu:
+            return contextlib.nullcontext
+        own = stream(arrays, self.device)
+        return lambda: torch.cuda.stream(own)
+
+    def _ordered(self, arrays: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that works in the stream of these arrays."""
         if not self.on_gpu:
             return function
-        own = stream(arrays, self.device)
+        order = self._order(arrays)
 
         def within(*arguments: Any) -> Any:
-            with torch.cuda.stream(own):
+            with order():
                 return function(*arguments)
 
         return within
@@ -206,7 +213,8 @@ class TorchOracle(_problem.Oracle):
         ins, outs = [self._seen(array) for array in inputs], [self._seen(array) for array in outputs]
         pads = []
         if isinstance(ins[0], list):
-            pads = [Padded(ins[0], self.device), Padded(outs[0], self.device)]
+            with self._order(inputs)():
+                pads = [Padded(ins[0], self.device), Padded(outs[0], self.device)]
             ins[0], outs[0] = (pad.rows for pad in pads)
         pair = self._pair(owned, rows)
         call = self._apart(owned, ins, outs) if pair is None else self._twins(owned, ins, outs, *pair)
@@ -223,7 +231,7 @@ class TorchOracle(_problem.Oracle):
                 leaves = [like.leaves(out) for like, out in zip((p.x, p.y, p.y), outs)]
                 check_finite(leaves, owned, "xyz")
 
-        return self._in_order(inputs, self._private(directions, *pads) if pads else directions)
+        return self._ordered(inputs, self._private(directions, *pads) if pads else directions)
 
     def _gradients(self, value: Any, leaves: Sequence[Any]) -> Any:
         if not value.requires_grad:
@@ -255,8 +263,8 @@ class TorchOracle(_problem.Oracle):
         return directions
 
     def _pair(self, owned: Sequence[int], rows: Any) -> Any:
-        """y and z of all agents as rows of one matrix, and their directions, where they lie so: on a GPU, with
-        a private x."""
+        """y and z of all agents as rows of one matrix, and their directions, where they lie so: on a GPU,
+        with a private x."""
         p = self.problem
         batched = p.batch[1] is not None or p.train.empty
         if not (self.on_gpu and p.private and batched and self.stackable(owned)) or rows[0] is None:
@@ -368,31 +376,28 @@ class TorchOracle(_problem.Oracle):
             if k == 0 and self.on_gpu:
                 check_finite([outs], owned, "x")
 
-        return self._in_order(inputs, gradient)
+        return self._ordered(inputs, gradient)
 
     def _point(self, agents: Sequence[int], variables: dict[str, Any]) -> tuple[Any, Any]:
         x, y = super()._point(agents, variables)
         return (_tensor(x).to(self.device), y) if self.on_gpu else (x, y)
 
-    def _in_order_of(self, variables: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """A context in which variables are read, and the variables as tensors there."""
-        if not self.on_gpu:
-            return contextlib.nullcontext(), variables
+    def _tensors(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Variables as matrices where they lie; private ones of different lengths are filled up."""
         seen = {name: tensor(array, self.device) for name, array in variables.items()}
-        for name, rows in seen.items():
-            if isinstance(rows, list):
-                seen[name] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-        return torch.cuda.stream(stream(variables.values(), self.device)), seen
+        pad = torch.nn.utils.rnn.pad_sequence
+        return {
+            name: pad(rows, batch_first=True) if isinstance(rows, list) else rows
+            for name, rows in seen.items()
+        }
 
     def losses(self, agents: Sequence[int], variables: dict[str, Any]) -> list[float]:
-        order, seen = self._in_order_of(variables)
-        with order:
-            return super().losses(agents, seen)
+        with self._order(variables.values())():
+            return super().losses(agents, self._tensors(variables) if self.on_gpu else variables)
 
     def evaluate(self, variables: dict[str, Any]) -> list[tuple[str, float]]:
-        order, seen = self._in_order_of(variables)
-        with order:
-            return super().evaluate(seen)
+        with self._order(variables.values())():
+            return super().evaluate(self._tensors(variables) if self.on_gpu else variables)
 
     def upper_loss(self, agent: int, x: Any, y: Any) -> float:
         p = self.problem
