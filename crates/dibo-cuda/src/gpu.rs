@@ -173,6 +173,11 @@ impl Gpu {
         self.failure.attempt(what, step)
     }
 
+    /// Its stream as CUDA knows it. Others may work on it, too; they must not destroy it.
+    pub fn stream_address(&self) -> u64 {
+        self.stream.cu_stream() as u64
+    }
+
     pub(crate) fn stream(&self) -> &CudaStream {
         &self.stream
     }

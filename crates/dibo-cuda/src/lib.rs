@@ -21,6 +21,7 @@ mod sticky;
 pub use gpu::Gpu;
 pub use learning::{DeviceLearning, Need, Precision, need};
 pub use network::DeviceNetwork;
+pub use rows::{Lent, lent};
 
 /// Compiles every kernel, which needs NVRTC but no GPU; tells how many modules there are.
 pub fn check_kernels() -> Result<usize, String> {

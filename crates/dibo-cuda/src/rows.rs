@@ -28,6 +28,24 @@ pub(crate) struct DeviceRows {
     ends: Arc<Vec<usize>>,
 }
 
+/// Where rows lie on a GPU, for whoever computes there as well.
+#[derive(Clone, Debug)]
+pub struct Lent {
+    /// The address of each row.
+    pub rows: Vec<u64>,
+    /// The stream in whose order they are written and read.
+    pub stream: u64,
+}
+
+/// Where these rows lie; says why that cannot be told, such as a failure of the GPU's.
+pub fn lent<T>(rows: &dyn OnDevice<T>) -> Result<Lent, String> {
+    let rows: &DeviceRows = rows.any().downcast_ref().ok_or("the rows lie on no GPU")?;
+    rows.gpu().health()?;
+    let starts = &rows.starts[..rows.count()];
+    let at = |start: &usize| rows.at() + 4 * *start as u64;
+    Ok(Lent { rows: starts.iter().map(at).collect(), stream: rows.gpu().stream_address() })
+}
+
 /// Where variables end and the step of each, as the kernels want it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,6 +5,7 @@
 mod agent;
 #[cfg(feature = "experiments")]
 mod command;
+mod device;
 mod graph;
 mod memory;
 mod network;
@@ -52,6 +53,8 @@ mod _core {
     #[pymodule_export]
     use super::command::{command, draw};
     #[pymodule_export]
+    use super::device::{DeviceArray, gpu};
+    #[pymodule_export]
     use super::graph::{edges, weights};
     #[pymodule_export]
     use super::memory::Lender;
@@ -70,6 +73,7 @@ mod _core {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("experiments", cfg!(feature = "experiments"))?;
         module.add("net", cfg!(feature = "net"))?;
+        module.add("cuda", cfg!(feature = "cuda"))?;
         module.add("cpu", dibo::rows::cpu())
     }
 }

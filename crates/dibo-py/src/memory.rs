@@ -1,8 +1,10 @@
 //! What Python sees of rows: arrays without a copy where rows are long, contiguous copies where they are
-//! short. The only room of this crate with `unsafe`.
-use dibo::rows::{Real, Rows, Stack};
+//! short; rows on a GPU stay there. The only room of this crate with `unsafe`.
+use crate::device;
+use dibo::rows::{Real, Rows, Stack, View};
 use numpy::ndarray::{ArrayViewMut2, ShapeBuilder};
 use numpy::{Element, PyArray2, PyArrayMethods};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,6 +47,11 @@ pub fn is_lent<T: Real>(rows: &Rows<T>) -> bool {
     rows.bytes() > LENT
 }
 
+/// Whether the rows of a stack lie on a GPU.
+pub fn on_device<T: Real, const N: usize>(stack: &Stack<T, N>) -> bool {
+    stack.shared.device().is_some()
+}
+
 /// Columns of rectangular rows as an array without a copy.
 fn lend<'py, T: Number>(
     numbers: *mut T,
@@ -64,28 +71,35 @@ fn lend<'py, T: Number>(
 
 /// A variable of a stack as Python sees it.
 struct Shown<T> {
-    array: Py<PyArray2<T>>,
-    copied: bool,
+    array: Py<PyAny>,
+    copy: Option<Py<PyArray2<T>>>,
+}
+
+impl<T: Number> Shown<T> {
+    fn new(array: Bound<'_, PyArray2<T>>, copied: bool) -> Self {
+        let copy = copied.then(|| array.clone().unbind());
+        Shown { array: array.into_any().unbind(), copy }
+    }
 }
 
 /// The variables of a stack as arrays, one row an agent; rows of different lengths are filled up with zeros.
 pub struct Arrays<T> {
     shown: Vec<Shown<T>>,
     /// Whole rows with their padding, where they are lent.
-    pub rows: Option<Py<PyArray2<T>>>,
+    pub rows: Option<Py<PyAny>>,
     address: (usize, usize),
 }
 
 /// Where the numbers of a stack lie.
 fn address<T: Real, const N: usize>(stack: &Stack<T, N>) -> (usize, usize) {
-    let of = |rows: &Rows<T>| rows.data().as_ptr() as usize;
+    let of = |rows: &Rows<T>| device::address(rows).unwrap_or_else(|| rows.data().as_ptr() as usize);
     (of(&stack.shared), stack.private.as_ref().map_or(0, of))
 }
 
 /// The width of a private variable, if all agents have the same.
 fn common_width<T: Real>(rows: &Rows<T>) -> Option<usize> {
     let width = rows.width();
-    (0..rows.count()).all(|i| rows.row(i).len() == width).then_some(width)
+    rows.widths().iter().all(|w| *w == width).then_some(width)
 }
 
 impl<T: Number> Arrays<T> {
@@ -111,27 +125,43 @@ impl<T: Number> Arrays<T> {
                 _ if lent => (lend(shared, shape, stack.cut(v), lender), false),
                 _ => (PyArray2::zeros(py, [count, stack.cut(v).len()], false), true),
             };
-            shown.push(Shown { array: array.unbind(), copied });
+            shown.push(Shown::new(array, copied));
         }
-        let rows = lent.then(|| lend(shared, shape, 0..shape.1, lender).unbind());
+        let rows = lent.then(|| lend(shared, shape, 0..shape.1, lender).into_any().unbind());
         Arrays { shown, rows, address: address(stack) }
+    }
+
+    /// Arrays for a stack on a GPU, lent.
+    pub fn on_device<const N: usize>(stack: &Stack<T, N>, lender: &Bound<'_, Lender>) -> PyResult<Self> {
+        let mut shown = Vec::new();
+        for v in 0..N {
+            let (rows, columns) = match &stack.private {
+                Some(private) if v == 0 => (private, None),
+                _ => (&stack.shared, Some(stack.cut(v))),
+            };
+            let array = device::lent(rows, columns, lender.as_any())?;
+            let array = array.ok_or_else(|| PyRuntimeError::new_err("rows lie partly on the host"))?;
+            shown.push(Shown { array, copy: None });
+        }
+        let rows = device::lent(&stack.shared, Some(0..stack.shared.stride()), lender.as_any())?;
+        Ok(Arrays { shown, rows, address: address(stack) })
     }
 
     /// Whether these arrays still show this stack: copies always do, lent rows while they stay where they
     /// are.
     pub fn show<const N: usize>(&self, stack: &Stack<T, N>) -> bool {
-        self.rows.is_none() && self.shown.iter().all(|s| s.copied) || self.address == address(stack)
+        self.rows.is_none() && self.shown.iter().all(|s| s.copy.is_some()) || self.address == address(stack)
     }
 
     /// The arrays.
-    pub fn all(&self) -> impl Iterator<Item = &Py<PyArray2<T>>> {
+    pub fn all(&self) -> impl Iterator<Item = &Py<PyAny>> {
         self.shown.iter().map(|s| &s.array)
     }
 
     /// Copies the variables of a stack to where Python sees them, unless they are lent.
     pub fn copy_in<const N: usize>(&self, py: Python<'_>, stack: &Stack<T, N>) {
-        for (v, shown) in self.shown.iter().enumerate().filter(|(_, s)| s.copied) {
-            let array = shown.array.bind(py);
+        for (v, copy) in self.shown.iter().enumerate().filter_map(|(v, s)| Some((v, s.copy.as_ref()?))) {
+            let array = copy.bind(py);
             let (width, to) = (columns(array), array.data());
             each(stack, v, |i, from| {
                 // SAFETY: the array was made for this stack: as many rows, each as long or longer; short rows
@@ -144,8 +174,8 @@ impl<T: Number> Arrays<T> {
 
     /// Copies what Python wrote to the variables of a stack, unless they are lent.
     pub fn copy_out<const N: usize>(&self, py: Python<'_>, stack: &mut Stack<T, N>) {
-        for (v, shown) in self.shown.iter().enumerate().filter(|(_, s)| s.copied) {
-            let array = shown.array.bind(py);
+        for (v, copy) in self.shown.iter().enumerate().filter_map(|(v, s)| Some((v, s.copy.as_ref()?))) {
+            let array = copy.bind(py);
             let (width, from) = (columns(array), array.data());
             each_mut(stack, v, |i, to| {
                 // SAFETY: as above.
@@ -154,6 +184,23 @@ impl<T: Number> Arrays<T> {
             });
         }
     }
+}
+
+/// A view as Python sees it, one row an agent: a copy, filled up with zeros; lent where it lies on a GPU.
+pub fn shown<T: Number>(lender: &Bound<'_, Lender>, view: &View<'_, T>) -> PyResult<Py<PyAny>> {
+    if let Some(array) = device::lent(view.rows, view.columns.clone(), lender.as_any())? {
+        return Ok(array);
+    }
+    let rows = view.to_vecs();
+    let width = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let array = PyArray2::zeros(lender.py(), [rows.len(), width], false);
+    {
+        let mut to = array.readwrite();
+        for (row, numbers) in rows.iter().enumerate() {
+            to.as_array_mut().row_mut(row).iter_mut().zip(numbers).for_each(|(t, n)| *t = *n);
+        }
+    }
+    Ok(array.into_any().unbind())
 }
 
 /// Variable `v` of every agent.

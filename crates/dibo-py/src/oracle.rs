@@ -1,9 +1,9 @@
 //! A problem whose functions are Python's. It is entered once an iteration for all agents.
-use crate::memory::{Arrays, Keep, Lender, Number, all_finite, is_lent};
+use crate::memory::{Arrays, Keep, Lender, Number, all_finite, is_lent, on_device, shown};
 use dibo::problem::{At, Better, Bilevel, Metric, Penalty, SecondOrder, SingleLevel, Start, Values};
 use dibo::rows::{Rows, Stack, Upper, View};
 use dibo::{Error, Result};
-use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -182,7 +182,8 @@ impl<T: Number> Oracle<T> {
             bond.directions.copy_out(py, d);
             Ok(())
         })?;
-        match at.k == 0 || !self.lends(&d.shared) {
+        // On a GPU Python looks itself, where the numbers are.
+        match !on_device(d) && (at.k == 0 || !self.lends(&d.shared)) {
             true => finite(at, d),
             false => Ok(()),
         }
@@ -201,7 +202,10 @@ impl<T: Number> Oracle<T> {
         d: &Stack<T, N>,
     ) -> PyResult<Bond<T>> {
         let (lender, lent) = (self.lender.bind(py), self.lends(&v.shared));
-        let (points, directions) = (Arrays::new(v, lent, lender), Arrays::new(d, lent, lender));
+        let (points, directions) = match on_device(v) {
+            true => (Arrays::on_device(v, lender)?, Arrays::on_device(d, lender)?),
+            false => (Arrays::new(v, lent, lender), Arrays::new(d, lent, lender)),
+        };
         let (inputs, outputs) = (PyList::new(py, points.all())?, PyList::new(py, directions.all())?);
         let rows = (points.rows.as_ref(), directions.rows.as_ref());
         let call = self.python.call_method1(py, method, (at.owned.to_vec(), inputs, outputs, rows))?;
@@ -255,26 +259,15 @@ fn finite<T: Number, const N: usize>(at: At<'_>, d: &Stack<T, N>) -> Result<()> 
 }
 
 /// The decision variables by their names.
-fn variables<'py, T: Number>(py: Python<'py>, views: &[View<'_, T>]) -> PyResult<Bound<'py, PyDict>> {
-    let variables = PyDict::new(py);
+fn variables<'py, T: Number>(
+    lender: &Bound<'py, Lender>,
+    views: &[View<'_, T>],
+) -> PyResult<Bound<'py, PyDict>> {
+    let variables = PyDict::new(lender.py());
     for view in views.iter().filter(|v| v.name == "x" || v.name == "y") {
-        variables.set_item(view.name, array(py, view))?;
+        variables.set_item(view.name, shown(lender, view)?)?;
     }
     Ok(variables)
-}
-
-/// A view as an array, one row an agent, filled up with zeros.
-pub fn array<'py, T: Number>(py: Python<'py>, view: &View<'_, T>) -> Bound<'py, PyArray2<T>> {
-    let rows = view.to_vecs();
-    let width = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let array = PyArray2::zeros(py, [rows.len(), width], false);
-    {
-        let mut to = array.readwrite();
-        for (row, numbers) in rows.iter().enumerate() {
-            to.as_array_mut().row_mut(row).iter_mut().zip(numbers).for_each(|(t, n)| *t = *n);
-        }
-    }
-    array
 }
 
 impl<T: Number> Bilevel<T> for Oracle<T> {
@@ -331,7 +324,7 @@ impl<T: Number> Bilevel<T> for Oracle<T> {
             return Ok(None);
         }
         let losses = Python::attach(|py| -> PyResult<Vec<f64>> {
-            let arguments = (agents.to_vec(), variables(py, views)?);
+            let arguments = (agents.to_vec(), variables(self.lender.bind(py), views)?);
             self.python.call_method1(py, intern!(py, "losses"), arguments)?.extract(py)
         });
         Ok(Some(losses.map_err(raised)?.into_iter().map(|loss| vec![loss]).collect()))
@@ -347,7 +340,7 @@ impl<T: Number> Bilevel<T> for Oracle<T> {
             return Ok(Values::new());
         }
         let values = Python::attach(|py| -> PyResult<Vec<(String, f64)>> {
-            let variables = variables(py, views)?;
+            let variables = variables(self.lender.bind(py), views)?;
             self.python.call_method1(py, intern!(py, "evaluate"), (variables,))?.extract(py)
         });
         Ok(values.map_err(raised)?.into_iter().map(|(n, value)| (name(n), value)).collect())

@@ -1,7 +1,8 @@
 //! A run: the engine works without Python's lock, looks for Ctrl-C, and keeps what is done whatever happens.
+use crate::device;
 use crate::graph::Graph;
-use crate::memory::{Keep, Number};
-use crate::oracle::{NotFinite, Oracle, array, exception, name, raised, rows};
+use crate::memory::{Keep, Lender, Number, shown};
+use crate::oracle::{NotFinite, Oracle, exception, name, raised, rows};
 use crate::problems::Builtin;
 use dibo::algorithm::{Algorithm, AnyAlgorithm, GraphNeeds, Mixes, Needs, Parameters, State, Vectors};
 use dibo::engine::{self, Outcome, Plan, Sample, Watch};
@@ -36,19 +37,24 @@ struct Kept {
     views: Vec<(&'static str, Py<PyAny>)>,
 }
 
-#[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Kept>>);
+#[derive(Clone)]
+struct Shared {
+    kept: Arc<Mutex<Kept>>,
+    keep: Keep,
+}
 
 impl Shared {
     fn with<R>(&self, with: impl FnOnce(&mut Kept) -> R) -> R {
-        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        with(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Copies the variables.
+    /// Copies the variables, or lends them where they lie on a GPU; one that has failed has none.
     fn save<T: Number>(&self, k: Option<usize>, views: &[View<'_, T>]) {
-        let views = Python::attach(|py| {
-            views.iter().map(|v| (v.name, array(py, v).into_any().unbind())).collect::<Vec<_>>()
-        });
+        let views = Python::attach(|py| -> PyResult<Vec<_>> {
+            let lender = Bound::new(py, Lender::new(&self.keep))?;
+            views.iter().map(|v| Ok((v.name, shown(&lender, v)?))).collect()
+        })
+        .unwrap_or_default();
         self.with(|kept| {
             kept.views = views;
             kept.k = k.unwrap_or(kept.k);
@@ -270,7 +276,7 @@ pub fn drive<'a, T: Number, N: Network<T> + Send + 'static>(
     asked: Asked,
     keep: &Keep,
 ) -> Done {
-    let kept = Shared::default();
+    let kept = Shared { kept: Arc::default(), keep: keep.clone() };
     let watched = Watched { inner: algorithm, kept: kept.clone(), keep: keep.clone(), stop: asked.stop };
     let mut watch = Watcher { measure, kept: kept.clone(), progress: asked.progress, shown: Instant::now() };
     let record =
@@ -296,6 +302,48 @@ fn go<T: Number>(
         }
         None => drive(algorithm, problem, Simulator::new(sequence, threads), &mut measure, asked, keep),
     }))
+}
+
+/// The same with all rows on a GPU.
+#[cfg(feature = "cuda")]
+fn go_on_device(
+    py: Python<'_>,
+    ordinal: usize,
+    algorithm: &dyn Algorithm<f32>,
+    problem: &dyn Bilevel<f32>,
+    graph: &Graph,
+    asked: Asked,
+    keep: &Keep,
+) -> PyResult<Done> {
+    let (sequence, loss) = (graph.build(asked.plan.iterations)?, graph.loss()?);
+    if loss.is_some() {
+        return Err(invalid("links that lose messages are not simulated on a GPU; give device='cpu'"));
+    }
+    if !algorithm.on_device() {
+        return Err(invalid("this algorithm does not run on a GPU; give device='cpu'"));
+    }
+    py.detach(|| {
+        let gpu = device::open(ordinal)?;
+        let network = device::DeviceNetwork::new(&gpu, sequence, Threads::new(asked.threads));
+        let done = drive(algorithm, problem, network, &mut measure, asked, keep);
+        // What is lent may be read in any stream from now on.
+        gpu.synchronize();
+        Ok(done)
+    })
+}
+
+/// Says that there is no GPU.
+#[cfg(not(feature = "cuda"))]
+fn go_on_device(
+    _py: Python<'_>,
+    ordinal: usize,
+    _algorithm: &dyn Algorithm<f32>,
+    _problem: &dyn Bilevel<f32>,
+    _graph: &Graph,
+    _asked: Asked,
+    _keep: &Keep,
+) -> PyResult<Done> {
+    Err(device::gpu(ordinal).err().unwrap_or_else(|| invalid("there is no GPU")))
 }
 
 /// An algorithm by its name with parameters as JSON.
@@ -324,7 +372,8 @@ pub fn describe(name: &str, parameters: &str) -> PyResult<(&'static str, String)
 /// Runs an algorithm on a problem over a network, all agents in this process.
 #[pyfunction]
 #[pyo3(signature = (problem, algorithm, parameters, graph, *, iterations, every, target = None,
-    diverged_above = 1e3, threads = 1, start_x = None, start_y = None, progress = None, single = false))]
+    diverged_above = 1e3, threads = 1, start_x = None, start_y = None, progress = None, single = false,
+    device = None))]
 #[expect(clippy::too_many_arguments, reason = "keywords of a Python function")]
 pub fn solve<'py>(
     py: Python<'py>,
@@ -341,6 +390,7 @@ pub fn solve<'py>(
     start_y: Option<PyReadonlyArray2<'py, f64>>,
     progress: Option<Py<PyAny>>,
     single: bool,
+    device: Option<usize>,
 ) -> PyResult<Bound<'py, PyDict>> {
     if !(1..=1024).contains(&threads) {
         return Err(invalid(format!("threads is {threads}; it must be between 1 and 1024")));
@@ -356,6 +406,9 @@ pub fn solve<'py>(
     let keep = Keep::default();
     let done = if let Ok(builtin) = problem.cast::<Builtin>() {
         go::<f64>(py, &*algorithm, &*builtin.get().0, &graph, asked, &keep)?
+    } else if let Some(ordinal) = device {
+        let oracle = Oracle::<f32>::new(problem, Some(&keep))?;
+        go_on_device(py, ordinal, &*algorithm, &oracle, &graph, asked, oracle.keep())?
     } else if single {
         let oracle = Oracle::<f32>::new(problem, Some(&keep))?;
         go::<f32>(py, &*algorithm, &oracle, &graph, asked, oracle.keep())?

@@ -42,6 +42,8 @@ class Agent:
             raise RuntimeError("this dibo was built without the network: maturin build --features net")
         if getattr(problem, "core", None) is not None:
             raise TypeError("give a Problem or a GradientProblem")
+        if problem.device != "cpu":
+            raise TypeError("x and y lie on a GPU; agents as processes run on the processor: give them there")
         self.problem, self.algorithm = problem, algorithm
         self.graph = _graph(graph, problem.agents)
         self.own = [own] if isinstance(own, int) else sorted({int(agent) for agent in own})

@@ -9,6 +9,7 @@ Array = np.ndarray[Any, Any]
 __version__: str
 experiments: bool
 net: bool
+cuda: bool
 cpu: str
 
 def algorithms() -> list[tuple[str, str]]: ...
@@ -36,7 +37,9 @@ def solve(
     start_y: Array | None = None,
     progress: Callable[[int], Any] | None = None,
     single: bool = False,
+    device: int | None = None,
 ) -> dict[str, Any]: ...
+def gpu(ordinal: int) -> str: ...
 def certificates(folder: str, hosts: list[tuple[str, list[tuple[int, int]]]], days: int) -> list[str]: ...
 def agent(
     problem: Any,
@@ -59,6 +62,10 @@ def agent(
 ) -> dict[str, Any]: ...
 
 class Lender: ...
+
+class DeviceArray:
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
 
 class Network:
     def __init__(

@@ -3,6 +3,7 @@ k)."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Callable, Sequence
 
 import numpy as np
@@ -81,6 +82,14 @@ class Data:
         self.leaves = [join(column) for column in columns]
         self.counts = np.array(counts, dtype=np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.counts)[:-1]]).astype(np.int64)
+
+    def on(self, move: Callable[[Any], Any]) -> Data:
+        """The same samples after each array was moved; an array that stays is not copied."""
+        if self.empty:
+            return self
+        other = copy.copy(self)
+        other.leaves = [move(leaf) for leaf in self.leaves]
+        return other
 
     def regular(self, owned: Sequence[int]) -> bool:
         """Whether these agents have as many samples each, so that they can be stacked."""

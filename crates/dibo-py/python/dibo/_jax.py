@@ -29,6 +29,19 @@ def dtype(leaves: Sequence[Any]) -> Any:
     return kinds.pop()
 
 
+def device(leaves: Sequence[Any]) -> str:
+    return "cpu"
+
+
+def place(device: Any) -> str:
+    if str(device) != "cpu":
+        raise TypeError(
+            f"device is {device!r}, which needs losses in PyTorch; JAX's run on the processor: give "
+            "device='cpu'"
+        )
+    return "cpu"
+
+
 def vector(leaves: Sequence[Any]) -> Any:
     return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in leaves]) if leaves else np.zeros(0)
 
@@ -238,7 +251,7 @@ class JaxOracle(_problem.Oracle):
 
     def upper_loss(self, agent: int, x: Any, y: Any) -> float:
         compiled = self.jit("loss", self.upper)
-        return float(compiled(x, y, self.whole(self.problem.val, agent)))
+        return float(compiled(np.ascontiguousarray(x), y, self.whole(self.problem.val, agent)))
 
 
 def oracle(problem: Any) -> JaxOracle:

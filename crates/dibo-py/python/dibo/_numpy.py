@@ -23,6 +23,19 @@ def dtype(leaves: Sequence[Any]) -> Any:
     return np.dtype(np.float32) if kinds == {np.dtype(np.float32)} else np.dtype(np.float64)
 
 
+def device(leaves: Sequence[Any]) -> str:
+    return "cpu"
+
+
+def place(device: Any) -> str:
+    if str(device) != "cpu":
+        raise TypeError(
+            f"device is {device!r}, which needs losses in PyTorch; NumPy's run on the processor: give "
+            "device='cpu'"
+        )
+    return "cpu"
+
+
 def vector(leaves: Sequence[Any]) -> Any:
     return np.concatenate([np.ravel(leaf) for leaf in leaves]) if leaves else np.zeros(0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
@@ -67,7 +68,8 @@ class _Problem:
         y_leaves, x_leaves = flatten(y)[0], [flatten(x)[0] for x in xs]
         if not y_leaves:
             raise ValueError("y has no arrays")
-        self.dtype = framework.dtype([*y_leaves, *(leaf for leaves in x_leaves for leaf in leaves)])
+        all_leaves = [*y_leaves, *(leaf for leaves in x_leaves for leaf in leaves)]
+        self.dtype, self.device = framework.dtype(all_leaves), framework.device(all_leaves)
         self.y = Variable(y, [leaf.shape for leaf in y_leaves])
         if self.private:
             if any(len(leaves) != 1 or len(leaves[0].shape) != 1 for leaves in x_leaves):
@@ -87,6 +89,31 @@ class _Problem:
     @property
     def single_width(self) -> int:
         return self.y.width if self.single_of == "y" else self.x.width
+
+    def on(self, device: str) -> Any:
+        """This problem with its data on a GPU, moved there once; arrays begin there where products are
+        fast."""
+        placed = self.__dict__.setdefault("_placed", {})
+        if device not in placed:
+            other = copy.copy(self)
+            other.device = device
+            move = self.framework.mover(device)
+            other.train, other.val = self.train.on(move), self.val.on(move)
+            if device != "cpu":
+                other._align(self.framework.ALIGNED)
+            placed[device] = other
+        return placed[device]
+
+    def _align(self, multiple: int) -> None:
+        self.y = self.y.aligned(multiple)
+        self.y0 = self.y.spread(self.y0)
+        if not self.private:
+            self.x = self.x.aligned(multiple)
+            self.x0 = [self.x.spread(start) for start in self.x0]
+            self.widths = [self.x.width]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_placed"}
 
     def oracle(self) -> Any:
         """What the core calls during one run."""
@@ -160,7 +187,7 @@ class Oracle:
         for row, agent in enumerate(agents):
             width = p.widths[agent] if p.private else p.x.width
             try:
-                out.append(float(self.upper_loss(agent, np.ascontiguousarray(x[row, :width]), y[row])))
+                out.append(float(self.upper_loss(agent, x[row, :width], y[row])))
             except Exception as error:
                 error.add_note(f"dibo: in the upper loss of agent {agent}, measured on all its data")
                 raise
@@ -191,11 +218,11 @@ class Oracle:
             return None
         if p.batch[which] is not None:
             places = data.places(2 * p.seed + which, owned, k, p.batch[which])
-            return data.rebuild([p.framework.take(leaf, places) for leaf in data.leaves])
+            return self._take(data, places)
         key = (which, *owned)
         if key not in self._full:
             places = data.places(0, owned, 0, None)
-            self._full[key] = data.rebuild([p.framework.take(leaf, places) for leaf in data.leaves])
+            self._full[key] = self._take(data, places)
         return self._full[key]
 
     def samples(self, which: int, agent: int, k: int) -> Any:
@@ -206,7 +233,15 @@ class Oracle:
         if self.problem.batch[which] is None:
             return self.whole(data, agent)
         places = data.places(2 * self.problem.seed + which, [agent], k, self.problem.batch[which])[0]
-        return data.rebuild([self.problem.framework.take(leaf, places) for leaf in data.leaves])
+        return self._take(data, places)
+
+    def index(self, places: Any) -> Any:
+        """Places as the framework wants them where its data lies."""
+        return places
+
+    def _take(self, data: Data, places: Any) -> Any:
+        index = self.index(places)
+        return data.rebuild([self.problem.framework.take(leaf, index) for leaf in data.leaves])
 
     def whole(self, data: Data, agent: int) -> Any:
         """All samples of one agent."""

@@ -25,7 +25,8 @@ class Run:
     ``status`` is ``"finished"``, ``"reached"`` (its target), ``"diverged"`` or ``"stopped"`` (Ctrl-C);
     ``reason`` says why, where there is something to say. ``curves`` is a pandas table of what was measured,
     ``columns`` the same as arrays. ``x`` and ``y`` are the agents' means as the user wrote them;
-    ``variables`` has the rows of all agents under the paper's names.
+    ``variables`` has the rows of all agents under the paper's names. After a run on a GPU these are tensors
+    there, and the rows are dibo's own, without a copy.
     """
 
     def __init__(
@@ -56,8 +57,9 @@ class Run:
             return None
         like = getattr(problem, name, None)
         if name == "x" and getattr(problem, "private", False):
-            return [row[: problem.widths[agent]].copy() for row, agent in zip(rows, self.agents)]
-        mean = rows.astype(np.float64).mean(0).astype(rows.dtype)
+            cut = [row[: problem.widths[agent]] for row, agent in zip(rows, self.agents)]
+            return [row.copy() if isinstance(row, np.ndarray) else row.clone() for row in cut]
+        mean = _mean(rows) if isinstance(rows, np.ndarray) else problem.framework.mean(rows)
         return mean if like is None else problem.framework.shown(like.tree(mean))
 
     @property
@@ -91,6 +93,11 @@ class Run:
         )
 
 
+def _mean(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    mean: np.ndarray[Any, Any] = rows.astype(np.float64).mean(0).astype(rows.dtype)
+    return mean
+
+
 class Stepping(Protocol):
     """An algorithm of your own: `start` gives a state, a dict of arrays (agents, width) with ``"x"`` (and
     ``"y"``) among them; `step` gives the next. ``network.round(k, pull=[...], push=[...])`` mixes arrays:
@@ -113,6 +120,7 @@ def solve(
     threads: int = 1,
     start: dict[str, Any] | None = None,
     progress: bool | None = None,
+    device: Any = None,
 ) -> Run:
     """Runs an algorithm on a problem, all agents in this process.
 
@@ -123,6 +131,9 @@ def solve(
     out as it is, with the iteration and the agent noted; the run up to then is the exception's attribute
     ``run``.
 
+    ``device="cuda"`` keeps all rows and the problem's data on an NVIDIA GPU, where the losses, in PyTorch and
+    float32, see them without a copy; without it a run is where the problem's x and y lie.
+
     >>> import dibo
     >>> fab = dibo.FAB(lam=60, eta=0.1, normalised=True)
     >>> run = dibo.solve(dibo.PolicyEvaluation(10), fab, iterations=6000)
@@ -132,7 +143,10 @@ def solve(
     agents = problem.agents
     graph = _graph(graph, agents)
     iterations, every = _whole("iterations", iterations), _whole("every", every)
+    at = _device(problem, device)
     if not isinstance(algorithm, Algorithm):
+        if at != "cpu":
+            raise TypeError("an algorithm in Python runs on the processor; give device='cpu'")
         return _own(problem, algorithm, graph, iterations, every)
     begin = dict(start or {})
     unknown = set(begin) - {"x", "y"}
@@ -141,9 +155,12 @@ def solve(
     rows = {name: _rows(name, value, agents) for name, value in begin.items()}
     bar = Bar(iterations, progress)
     core = getattr(problem, "core", None)
+    placed = problem if at == getattr(problem, "device", "cpu") == "cpu" else problem.on(at)
+    if at != "cpu":
+        rows = {name: getattr(placed, name).spread(value) for name, value in rows.items()}
     try:
         result = _core.solve(
-            problem.oracle() if core is None else core,
+            placed.oracle() if core is None else core,
             algorithm.name,
             algorithm.json,
             graph.json,
@@ -156,10 +173,25 @@ def solve(
             start_y=rows.get("y"),
             progress=bar.show if bar.shown else None,
             single=core is None and problem.dtype == np.float32,
+            device=None if at == "cpu" else int(at.split(":")[1]),
         )
     finally:
         bar.close()
+    if at != "cpu":
+        result["variables"] = problem.framework.lent(placed, result["variables"])
     return finish(result, problem, algorithm, graph)
+
+
+def _device(problem: Any, device: Any) -> str:
+    """Where a run is, by its full name; says what would be right where it cannot be there."""
+    if getattr(problem, "core", None) is not None:
+        if str(device or "cpu") != "cpu":
+            raise TypeError(f"device is {device!r}; problems in Rust run on the processor: give device='cpu'")
+        return "cpu"
+    at: str = problem.framework.place(problem.device if device is None else device)
+    if at != "cpu" and problem.dtype != np.float32:
+        raise TypeError(f"x and y are {problem.dtype}; on a GPU all must be float32")
+    return at
 
 
 def _bound(diverged_above: float | None, core: Any) -> float:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any, Callable, Sequence
+
+import numpy as np
 
 Shape = tuple[int, ...]
 
@@ -52,15 +55,43 @@ class Variable:
         _, self.rebuild = flatten(tree)
         self.shapes = [tuple(int(size) for size in shape) for shape in shapes]
         self.sizes = [math.prod(shape) for shape in self.shapes]
-        self.starts = [sum(self.sizes[:i]) for i in range(len(self.sizes))]
-        self.width = sum(self.sizes)
+        self._lay(1)
         #: Whether it is one array by itself.
         self.plain = not isinstance(tree, (dict, list, tuple))
+
+    def _lay(self, multiple: int) -> None:
+        rooms = [-(-size // multiple) * multiple for size in self.sizes]
+        self.starts = [sum(rooms[:i]) for i in range(len(rooms))]
+        self.width = sum(rooms)
+
+    def aligned(self, multiple: int) -> Variable:
+        """The same variable with each array beginning at a multiple of so many numbers; zeros lie between."""
+        other = copy.copy(self)
+        other._lay(multiple)
+        return other
+
+    def spread(self, rows: Any) -> Any:
+        """NumPy's rows (agents, numbers) or a vector, array after array, as this variable lies."""
+        to, at = np.zeros((*rows.shape[:-1], self.width), dtype=rows.dtype), 0
+        for size, start in zip(self.sizes, self.starts):
+            to[..., start : start + size] = rows[..., at : at + size]
+            at += size
+        return to
+
+    def pieces(self, rows: Any) -> list[Any]:
+        """The fewest parts of rows that hold this variable, array after array, with nothing between."""
+        cuts: list[list[int]] = []
+        for size, start in zip(self.sizes, self.starts):
+            if cuts and cuts[-1][1] == start:
+                cuts[-1][1] += size
+            else:
+                cuts.append([start, start + size])
+        return [rows[..., start:end] for start, end in cuts]
 
     def leaves(self, rows: Any) -> list[Any]:
         """Views of the arrays in rows (agents, width), or in one vector (width,)."""
         lead = tuple(rows.shape[:-1])
-        if len(self.shapes) == 1 and len(self.shapes[0]) == 1:
+        if len(self.shapes) == 1 and len(self.shapes[0]) == 1 and self.sizes[0] == self.width:
             return [rows]
         out = []
         for shape, size, start in zip(self.shapes, self.sizes, self.starts):

@@ -73,6 +73,11 @@ impl<T: Real> Rows<T> {
         self.layout.widths().first().copied().unwrap_or(0)
     }
 
+    /// Width of each row.
+    pub fn widths(&self) -> &[usize] {
+        self.layout.widths()
+    }
+
     /// Distance between the starts of two rows; only for rectangular rows.
     pub fn stride(&self) -> usize {
         self.layout.stride()
