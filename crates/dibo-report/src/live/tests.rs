@@ -54,8 +54,7 @@ fn reply(server: &Server, request: &str, host: &str) -> String {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     // Pieces of a long answer may end within a letter.
-    let reply = String::from_utf8_lossy(&bytes).into_owned();
-    reply
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Status and body of the answer to one request.
