@@ -1,7 +1,9 @@
 //! `paper`: the page about the paper, made of kept results.
+use crate::peer;
 use anyhow::{Context, Result, ensure};
 use dibo_paper::kept::{Kept, read_all};
 use dibo_paper::zoo::ZooKept;
+use dibo_report::report::{Body, Extra};
 use dibo_report::results::{Curves, Manifest, verify};
 use dibo_run::say;
 use std::path::{Path, PathBuf};
@@ -55,7 +57,10 @@ fn keep(folder: &Path, device: Option<&str>, into: &Path) -> Result<()> {
     let (path, text) = match ZooKept::of(&manifest, &curves) {
         Some(zoo) => (into.join(format!("zoo/{}.json", manifest.name)), zoo.text()),
         None => {
-            let kept = Kept::of(&manifest, &curves, device);
+            let mut kept = Kept::of(&manifest, &curves, device);
+            if let Some(Extra { title, body: Body::Table(rows) }) = peer::extra(folder)? {
+                kept.tables.push((title, rows));
+            }
             (into.join(format!("{}.json", manifest.name)), kept.text())
         }
     };

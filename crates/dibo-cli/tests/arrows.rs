@@ -136,7 +136,7 @@ const CRATES: &[Crate] = &[
             ("shell", &["Cli"]),
             ("no_net", &[]),
             ("net", &["live", "run"]),
-            ("paper", &[]),
+            ("paper", &["peer"]),
             ("main", &[]),
         ],
     },

@@ -291,6 +291,35 @@ fn gradients(gpu: &Arc<Gpu>, report: &mut Report) -> Checked {
     Ok(())
 }
 
+/// The same gradient of many 16-bit BERTs with a regulariser again and again: once some were not numbers.
+fn repeated(gpu: &Arc<Gpu>, report: &mut Report) -> Checked {
+    let model = Model::Bert(bert(384, 6, 12, 900, Pool::Mean));
+    let host = problem([texts(400, 128, 900, 1), texts(30, 128, 900, 2)], 10, model, 4)?;
+    let (n, width, start) = (Bilevel::agents(&host), Bilevel::lower(&host), host.start());
+    let device = DeviceLearning::new(gpu, host, Precision::Bf16)?;
+    let network = DeviceNetwork::new(gpu, Sequence::uniform(Cycle::new(n, 0.4, 3)), Threads::one());
+    let mut x = Stack::<f32, 1>::zeros(n, &Upper::Shared(width), &[]);
+    for i in 0..n {
+        x.row_mut(i)[0].iter_mut().zip(&start.y[0]).for_each(|(x, s)| *x = *s as f32);
+    }
+    let g = Stack::<f32, 1>::zeros(n, &Upper::Shared(width), &[]);
+    let (points, mut there) = (on_device(&network, x), on_device(&network, g));
+    let (owned, threads) = ((0..n).collect::<Vec<_>>(), Threads::one());
+    let at = At { k: 0, owned: &owned, threads: &threads };
+    let (mut first, mut worst) = (Vec::new(), 0.0f64);
+    for time in 0..200 {
+        SingleLevel::gradients(&device, at, &points, &mut there).map_err(told)?;
+        let now = there.shared.to_vec();
+        if time == 0 {
+            first = now;
+        } else {
+            worst = worst.max(apart(&now, &first));
+        }
+    }
+    report.near("BERT 6x384 of ten agents, bf16: 200 gradients alike", worst, 1e-3);
+    gpu.health()
+}
+
 fn fab(eta_y: f64) -> Fab {
     Fab {
         lambda: 1.0.into(),
@@ -430,6 +459,7 @@ fn check(gpu: &Arc<Gpu>, report: &mut Report, asked: &[String]) -> Checked {
     }
     if wanted("gradients") {
         gradients(gpu, report)?;
+        repeated(gpu, report)?;
     }
     if wanted("runs") {
         runs(gpu, report)?;

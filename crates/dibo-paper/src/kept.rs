@@ -5,6 +5,7 @@ use dibo_report::report::average::{ending, mean_line, mean_sd, thin};
 use dibo_report::report::{Body, date};
 use dibo_report::results::{Curves, Manifest};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// An experiment's results in small.
@@ -65,6 +66,9 @@ pub struct End {
     pub iterations: f64,
     /// The first metric at the end: mean and standard deviation over the runs that did not diverge.
     pub last: Option<(f64, f64)>,
+    /// The same of its other metrics.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub others: BTreeMap<String, (f64, f64)>,
 }
 
 /// Four digits are enough for a page.
@@ -129,7 +133,7 @@ impl Kept {
                     reading: claim.reading,
                 })
                 .collect(),
-            ends: (0..manifest.series.len()).map(|series| end(manifest, series, metric)).collect(),
+            ends: (0..manifest.series.len()).map(|series| end(manifest, series)).collect(),
             tables: tables.collect(),
             curves: (0..manifest.series.len()).map(curve).collect(),
         }
@@ -162,22 +166,28 @@ pub fn read_all<K: serde::de::DeserializeOwned>(folder: &Path) -> Result<Vec<K>,
     Ok(all)
 }
 
-fn end(manifest: &Manifest, series: usize, metric: &str) -> End {
+fn end(manifest: &Manifest, series: usize) -> End {
     let runs = || manifest.runs.iter().filter(|run| run.series == series);
     let words = ["reached", "finished", "diverged", "stopped", "broken"];
     let outcomes = words.iter().filter_map(|word| {
         let count = runs().filter(|run| run.outcome == *word).count();
         (count > 0).then(|| format!("{count} {word}"))
     });
-    let sound: Vec<f64> =
-        runs().filter(|run| run.outcome != "diverged").map(|run| ending(run, metric)).collect();
-    let (mean, sd) = mean_sd(&sound);
+    let last = |metric: &str| {
+        let sound: Vec<f64> =
+            runs().filter(|run| run.outcome != "diverged").map(|run| ending(run, metric)).collect();
+        let (mean, sd) = mean_sd(&sound);
+        // JSON has no NaN.
+        mean.is_finite().then(|| (short(mean), if sd.is_finite() { short(sd) } else { 0.0 }))
+    };
+    let mut metrics = manifest.metrics.iter().map(|metric| metric.name.as_str());
+    let first = metrics.next().unwrap_or_default();
     let count = runs().count().max(1) as f64;
     End {
         label: manifest.series[series].label.clone(),
         outcomes: outcomes.collect::<Vec<_>>().join(", "),
         iterations: short(runs().map(|run| run.iterations as f64).sum::<f64>() / count),
-        // JSON has no NaN.
-        last: mean.is_finite().then(|| (short(mean), if sd.is_finite() { short(sd) } else { 0.0 })),
+        last: last(first),
+        others: metrics.filter_map(|metric| Some((metric.to_string(), last(metric)?))).collect(),
     }
 }

@@ -1,7 +1,7 @@
 //! The page about the paper, made of the results that are kept: every figure and table with its command,
 //! every claim with its verdict. No number of theirs is typed by hand.
 use crate::claims::{BOUNDS, JUDGES};
-use crate::kept::Kept;
+use crate::kept::{End, Kept};
 use dibo_report::report::words::number;
 
 /// A figure or table of the paper, the experiment that makes it, and what that shows.
@@ -159,6 +159,24 @@ fn results(k: &Kept) -> String {
         text += &format!("\n{title}:\n\n{}", table(&head, rows.iter().skip(1).cloned()));
     }
     text
+}
+
+/// What README says of the quick start, in the kept result's own numbers: the sites together and alone, and
+/// cleanlab with all rows in one place.
+pub fn labels_in_short(kept: &[Kept]) -> Option<[String; 3]> {
+    let k = kept.iter().find(|k| k.name == "quickstart")?;
+    let (accuracy, auc) = (|e: &End| e.last, |e: &End| e.others.get("auc").copied());
+    let shown = |(mean, sd): (f64, f64), digits: usize| format!("{mean:.digits$} ± {sd:.digits$}");
+    let together = k.ends.iter().find(|e| e.label.starts_with("noise matrix graph=cycle"))?;
+    let alone = k.ends.iter().filter(|e| e.label.contains("graph=none")).filter_map(accuracy);
+    let best = alone.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let peer =
+        k.tables.iter().find_map(|(_, rows)| rows.iter().find(|row| row[0].starts_with("cleanlab")))?;
+    Some([
+        format!("an AUC of {} and classify {} %", shown(auc(together)?, 3), shown(accuracy(together)?, 1)),
+        format!("alone at most {} %", shown(best, 1)),
+        format!("{} and {} %", peer.get(1)?, peer.get(2)?),
+    ])
 }
 
 /// What README says of the paper's table, in the kept result's own numbers.

@@ -1,7 +1,7 @@
 //! The page about the paper and what README says of it are what the kept results say.
 use dibo_paper::claims::JUDGES;
 use dibo_paper::kept::{Kept, read_all};
-use dibo_paper::page::{page, table_in_short};
+use dibo_paper::page::{labels_in_short, page, table_in_short};
 use dibo_paper::zoo::{TASKS, ZooKept};
 use std::path::{Path, PathBuf};
 
@@ -41,6 +41,9 @@ fn readme_says_what_is_kept() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     let words = table_in_short(&kept()).unwrap();
     assert!(readme.contains(&words), "README must say of the paper's table: {words}");
+    for words in labels_in_short(&kept()).unwrap() {
+        assert!(readme.contains(&words), "README must say of the quick start: {words}");
+    }
 }
 
 #[test]
