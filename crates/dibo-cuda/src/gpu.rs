@@ -251,8 +251,8 @@ impl Gpu {
         self.attempt(name, || unsafe { result::launch_kernel(kernel, grid, block, 0, stream, arguments) });
     }
 
-    /// `d = a · b + beta · c` for every agent; `c` may be `d`, and is where numbers have 16 bits (`bert::back`
-    /// says why).
+    /// `d = a · b + beta · c` for every agent; `c` may be `d`, and is where numbers have 16 bits
+    /// (`bert::back` says why).
     pub(crate) fn product(&self, shape: Shape, d: Matrix, a: Matrix, b: Matrix, beta: f32, c: Matrix) {
         self.attempt("a product", || self.products().product(shape, d, a, b, beta, c));
     }

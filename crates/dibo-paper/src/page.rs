@@ -165,7 +165,8 @@ fn results(k: &Kept) -> String {
 /// cleanlab with all rows in one place.
 pub fn labels_in_short(kept: &[Kept]) -> Option<[String; 3]> {
     let k = kept.iter().find(|k| k.name == "quickstart")?;
-    let (accuracy, auc) = (|e: &End| e.last, |e: &End| e.others.get("auc").copied());
+    let of = |metric: &'static str| move |e: &End| e.others.get(metric).copied();
+    let (accuracy, auc) = (of("test_accuracy"), of("auc"));
     let shown = |(mean, sd): (f64, f64), digits: usize| format!("{mean:.digits$} ± {sd:.digits$}");
     let together = k.ends.iter().find(|e| e.label.starts_with("noise matrix graph=cycle"))?;
     let alone = k.ends.iter().filter(|e| e.label.contains("graph=none")).filter_map(accuracy);
