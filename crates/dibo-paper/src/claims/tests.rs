@@ -1,5 +1,7 @@
 //! Judges on small made-up results: every verdict that each can give, and what they say when series are
 //! missing.
+mod numbers;
+
 use super::*;
 use dibo_report::judge::power;
 use dibo_report::report::claims::Verdict;
