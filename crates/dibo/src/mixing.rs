@@ -504,4 +504,108 @@ mod tests {
         assert!(changing.check(needs(false, true)).unwrap_err().contains("one graph for ever"));
         assert_eq!(changing.check(needs(false, false)), Ok(()));
     }
+
+    /// A star of three: its centre has two neighbours, the others one.
+    fn star() -> Arc<Static> {
+        Arc::new(Static::new(DiGraph::from_edges(4, [(0, 1), (1, 0), (0, 2), (2, 0)])))
+    }
+
+    /// Between the centre and an end 1/(1 + 2); agent 3 hears nobody and keeps all.
+    #[test]
+    fn symmetric_weights_go_by_degrees() {
+        let at = |rule| -> Mixing<f64> { Sequence::new(star(), rule).unwrap().at(0) };
+        let row = |m: &Mixing<f64>, i: usize| [0, 1, 2, 3].map(|j| (12.0 * m.a(i, j)).round() / 12.0);
+        let third = 4.0 / 12.0;
+        for rule in [Rule::Metropolis { lazy: false }, Rule::MaximumDegree] {
+            let m = at(rule);
+            assert_eq!(row(&m, 0), [third; 3].into_iter().chain([0.0]).collect::<Vec<_>>()[..]);
+            assert_eq!(row(&m, 1), [third, 8.0 / 12.0, 0.0, 0.0]);
+            assert_eq!(row(&m, 3), [0.0, 0.0, 0.0, 1.0]);
+        }
+        let lazy = at(Rule::Metropolis { lazy: true });
+        assert_eq!(row(&lazy, 0), [8.0 / 12.0, 2.0 / 12.0, 2.0 / 12.0, 0.0]);
+        assert_eq!(row(&lazy, 1), [2.0 / 12.0, 10.0 / 12.0, 0.0, 0.0]);
+        // On a line 0 – 1 – 2 – 3 with one more at 1 the rules differ.
+        let links = [(0, 1), (1, 2), (2, 3), (1, 4)];
+        let both_ways = links.into_iter().flat_map(|(a, b)| [(a, b), (b, a)]);
+        let line = Arc::new(Static::new(DiGraph::from_edges(5, both_ways)));
+        let at = |rule| -> Mixing<f64> { Sequence::new(line.clone(), rule).unwrap().at(0) };
+        let weights =
+            |m: Mixing<f64>| [m.a(0, 1), m.a(1, 2), m.a(2, 3), m.b(3, 2)].map(|w| (12.0 * w).round());
+        assert_eq!(weights(at(Rule::Metropolis { lazy: false })), [3.0, 3.0, 4.0, 4.0]);
+        assert_eq!(weights(at(Rule::MaximumDegree)), [3.0; 4]);
+    }
+
+    #[test]
+    fn weights_that_cannot_be_are_refused() {
+        let says =
+            |graphs: Arc<dyn GraphSequence>, rule| Sequence::new(graphs, rule).err().unwrap_or_default();
+        let ring = || Arc::new(Static::ring(3));
+        for rule in [Rule::Metropolis { lazy: false }, Rule::MaximumDegree] {
+            let found = says(ring(), rule.clone());
+            assert!(
+                found.starts_with("weights: the link from agent 2 to agent 0 at k = 0 goes one way"),
+                "{found}"
+            );
+            let late =
+                crate::graph::List::new(vec![star().at(0), star().at(0), DiGraph::from_edges(4, [(3, 1)])]);
+            let found = says(Arc::new(late), rule);
+            assert!(found.contains("from agent 3 to agent 1 at k = 2"), "{found}");
+        }
+        for wrong in [vec![], vec![0.0], vec![1.0], vec![0.5, -0.1], vec![f64::NAN]] {
+            assert!(says(ring(), Rule::BySender(wrong)).ends_with("each must be above 0 and below 1"));
+        }
+        // The centre sends to two and hears two: 0.5 each leaves it nothing.
+        let found = says(star(), Rule::BySender(vec![0.5, 0.2, 0.3]));
+        assert!(
+            found.starts_with("the weights of agent 0 at k = 0 sum to 1.0000 without its own"),
+            "{found}"
+        );
+        let found = says(star(), Rule::BySender(vec![0.1, 0.6, 0.7]));
+        assert!(
+            found.starts_with("the weights of agent 0 at k = 0 sum to 1.3000 without its own"),
+            "{found}"
+        );
+        assert_eq!(says(star(), Rule::BySender(vec![0.4, 0.2, 0.3])), "");
+        let half = || vec![vec![0.5, 0.5], vec![0.5, 0.5]];
+        let given = |a: Matrix, b: Matrix| Sequence::given(vec![(half(), half()), (a, b)]).err().unwrap();
+        assert_eq!(given(vec![vec![1.0]], half()), "A of graph 1 is not 2×2");
+        assert_eq!(given(half(), vec![vec![1.0, 0.0], vec![0.0]]), "B of graph 1 is not 2×2");
+        let below = vec![vec![1.5, -0.5], vec![0.5, 0.5]];
+        assert_eq!(given(below.clone(), half()), "A of graph 1 holds -0.5; weights must be 0 or more");
+        let rows = vec![vec![0.5, 0.5], vec![0.25, 0.75]];
+        assert!(given(half(), rows.clone()).contains("B of graph 1 is not column-stochastic: column 0"));
+        assert!(Sequence::given(vec![(rows, half())]).is_ok());
+        assert!(Sequence::given(vec![]).err().unwrap().starts_with("no matrices given"));
+    }
+
+    /// Matrices are used in turn, also where only one of the two has a link.
+    #[test]
+    fn given_matrices_are_used_in_turn() {
+        let (one, both) = (vec![vec![1.0, 0.0], vec![0.0, 1.0]], vec![vec![0.25, 0.75], vec![0.75, 0.25]]);
+        let sequence = Sequence::given(vec![(one.clone(), both.clone()), (both, one)]).unwrap();
+        assert_eq!((sequence.agents(), sequence.period()), (2, Some(2)));
+        for k in 0..4 {
+            let m: Mixing<f64> = sequence.at(k);
+            let pair = (m.a(0, 1), m.b(0, 1));
+            assert_eq!(pair, if k % 2 == 0 { (0.0, 0.75) } else { (0.75, 0.0) });
+            assert_eq!(m.graph.links(), 2);
+            assert_eq!(m.smallest(), if k % 2 == 0 { (1.0, 0.25) } else { (0.25, 1.0) });
+        }
+        let needs = GraphNeeds { doubly_stochastic: false, one_graph: true };
+        assert!(sequence.check(needs).unwrap_err().ends_with("change at k = 1"));
+        assert_eq!(Sequence::uniform(Cycle::new(5, 0.4, 1)).period(), None);
+    }
+
+    /// Columns of A may sum to 1 where rows of B do not.
+    #[test]
+    fn what_others_give_is_looked_at_too() {
+        let half = vec![vec![0.5, 0.5], vec![0.5, 0.5]];
+        let b = vec![vec![0.5, 0.75], vec![0.5, 0.25]];
+        let needs = GraphNeeds { doubly_stochastic: true, one_graph: false };
+        let late = Sequence::given(vec![(half.clone(), half.clone()), (half.clone(), b)]).unwrap();
+        let wrong = late.check(needs).unwrap_err();
+        assert!(wrong.contains("what others give of agent 0 at k = 1 sum to 1.2500"), "{wrong}");
+        assert_eq!(Sequence::given(vec![(half.clone(), half)]).unwrap().check(needs), Ok(()));
+    }
 }

@@ -4,6 +4,8 @@ mod common;
 // The example is part of the documentation: it must keep working.
 #[path = "../examples/own_problem.rs"]
 mod own_problem;
+#[path = "conformance/said.rs"]
+mod said;
 
 use common::*;
 use dibo::algorithm::{Algorithm, NAMES};

@@ -2,6 +2,9 @@
 //! the formulas, the fused kernel against the gradients, closed forms as stationary points, and FAB's fixed
 //! point against them.
 mod common;
+#[path = "gradients/said.rs"]
+mod said;
+
 use common::*;
 use dibo::algorithm::Algorithm;
 use dibo::algorithm::fab::{Fab, PenaltyForm};

@@ -118,8 +118,10 @@ impl Parameters for C2dfb {
         2 * self.inner + 1
     }
 
+    /// Of x: itself, its tracker, what both are pulled to, and a direction. Of y and z: the first four, what
+    /// neighbours hold of the first two, and a gradient; and room for one more.
     fn vectors(&self, _blocks: usize) -> Vectors {
-        Vectors { upper: 5, lower: 16, single: 0 }
+        Vectors { upper: 5, lower: 15, single: 0 }
     }
 
     fn tiers(&self) -> Vec<Tier> {

@@ -77,8 +77,9 @@ impl Method for PushSaga {
         Mixes::PushSum
     }
 
+    /// u, x, t, d, the mean of the table, room for a gradient, and the table.
     fn vectors(&self, blocks: usize) -> usize {
-        5 + blocks
+        6 + blocks
     }
 
     fn eta(&self, k: usize) -> f64 {

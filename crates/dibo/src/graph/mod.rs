@@ -359,4 +359,33 @@ mod tests {
             assert_eq!(g.diameter(), far.map(|d| d.into_iter().max().unwrap()));
         }
     }
+
+    /// A path 0 → 1 → 2 in one graph and back in the other: only together are they connected.
+    #[test]
+    fn windows_are_looked_at_in_turn_until_one_is_not_connected() {
+        let there = DiGraph::from_edges(3, [(0, 1), (1, 2)]);
+        let list = |graphs: &[&DiGraph]| List::new(graphs.iter().map(|g| (*g).clone()).collect());
+        let (back, whole) = (there.reversed(), there.union(&there.reversed()));
+        let found = |graphs: &[&DiGraph], window, iterations| {
+            check_connected(&list(graphs), window, iterations).err().map(|d| (d.k, d.window, d.from, d.to))
+        };
+        assert_eq!(found(&[&there, &back], 2, 100), None);
+        assert_eq!(found(&[&there, &back], 1, 100), Some((0, 1, 1, 0)));
+        assert_eq!(found(&[&back, &there], 1, 100), Some((0, 1, 0, 1)));
+        assert_eq!(found(&[&whole, &whole, &whole, &there], 1, 100), Some((3, 1, 1, 0)));
+        assert_eq!(found(&[&whole, &whole, &whole, &there], 1, 3), None, "it is over by then");
+        assert_eq!(found(&[&whole, &whole, &whole, &there], 0, 100), Some((3, 1, 1, 0)), "one at least");
+        // Windows of two over three graphs: the third of them has the last two.
+        assert_eq!(found(&[&whole, &there, &there], 2, 100), Some((4, 2, 1, 0)));
+        let wrong = check_connected(&list(&[&whole, &there, &there]), 2, 100).unwrap_err().to_string();
+        assert!(
+            wrong.starts_with("the links of k = 4 to 5 together are not strongly connected: agent 1 cannot")
+        );
+        let wrong = check_connected(&list(&[&there]), 1, 100).unwrap_err().to_string();
+        assert!(
+            wrong.starts_with("the graph at k = 0 is not strongly connected: agent 1 cannot reach agent 0")
+        );
+        assert_eq!((whole.diameter(), Static::ring(5).at(0).diameter()), (Some(2), Some(4)));
+        assert_eq!(DiGraph::default().unreachable_pair(), None);
+    }
 }

@@ -422,4 +422,66 @@ mod tests {
         assert_eq!(both.connected_by_design(), cycle.connected_by_design());
         assert_eq!(Undirected::new(Arc::new(Cycle::new(5, 0.4, 1))).period(), None);
     }
+
+    /// Who knows when a sequence repeats looks no further than that, so it must really repeat then.
+    #[test]
+    fn sequences_repeat_when_they_say_so() {
+        let cycle = |phases| Cycle::new(5, 0.4, 1).phases(phases);
+        let list =
+            || List::new(vec![Static::ring(5).at(0), Static::complete(5).at(0), Static::ring(5).at(0)]);
+        let all: [(Box<dyn GraphSequence>, Option<usize>); 12] = [
+            (Box::new(cycle([2, 3, 1])), None),
+            (Box::new(cycle([2, 3, 1]).redraw(Redraw::Never)), Some(6)),
+            (Box::new(cycle([0, 3, 1])), Some(4)),
+            (Box::new(cycle([0, 0, 0])), Some(1)),
+            (Box::new(ErdosRenyi::new(5, 0.4, 1, false)), None),
+            (Box::new(ErdosRenyi::new(5, 0.4, 1, false).redraw(Redraw::Never)), Some(1)),
+            (Box::new(Static::ring(5)), Some(1)),
+            (Box::new(OnePeerExponential::new(5)), Some(3)),
+            (Box::new(list()), Some(3)),
+            (Box::new(Undirected::new(Arc::new(list()))), Some(3)),
+            (Box::new(Turns::new(Arc::new(list()), 2)), Some(6)),
+            (Box::new(Turns::new(Arc::new(list()), 0)), Some(3)),
+        ];
+        for (number, (sequence, period)) in all.iter().enumerate() {
+            assert_eq!((sequence.agents(), sequence.period()), (5, *period), "sequence {number}");
+            assert_eq!(sequence.at(7).agents(), 5, "sequence {number}");
+            match period {
+                Some(period) => (0..9).for_each(|k| assert_eq!(sequence.at(k), sequence.at(k + period))),
+                None => assert_ne!(sequence.at(1), sequence.at(31), "sequence {number}"),
+            }
+        }
+        assert!(all[0].0.connected_by_design() && !all[4].0.connected_by_design());
+        assert!(!all[6].0.connected_by_design() && !all[10].0.connected_by_design());
+        assert_eq!(
+            [1, 2, 4, 5, 8, 9].map(|n| OnePeerExponential::new(n).period()),
+            [1, 1, 2, 3, 3, 4].map(Some)
+        );
+    }
+
+    #[test]
+    fn exponential_graphs_send_to_powers_of_two() {
+        let receivers = |g: &DiGraph, from: usize| {
+            g.edges().filter(|(s, _)| *s == from).map(|(_, r)| r).collect::<Vec<_>>()
+        };
+        let whole = Static::exponential(6).at(0);
+        assert_eq!((receivers(&whole, 0), receivers(&whole, 4)), (vec![1, 2, 4], vec![0, 2, 5]));
+        let one = OnePeerExponential::new(6);
+        let in_turn: Vec<_> = (0..4).map(|k| receivers(&one.at(k), 3)).collect();
+        assert_eq!(in_turn, [[4], [5], [1], [4]]);
+        assert_eq!(Static::complete(4).at(0).links(), 12);
+        assert_eq!(Static::ring(4).at(9).edges().collect::<Vec<_>>(), [(3, 0), (0, 1), (1, 2), (2, 3)]);
+    }
+
+    /// No links at all connect nobody, however often they are drawn.
+    #[test]
+    fn a_search_for_connected_graphs_ends() {
+        assert_eq!(ErdosRenyi::new(3, 0.0, 1, true).at(5).links(), 0);
+        let (any, connected) = (ErdosRenyi::new(6, 0.25, 1, false), ErdosRenyi::new(6, 0.25, 1, true));
+        for k in 0..50 {
+            assert_eq!(connected.at(k).unreachable_pair(), None);
+            // A graph that is connected at once is not drawn again.
+            assert!(any.at(k).unreachable_pair().is_some() || any.at(k) == connected.at(k), "{k}");
+        }
+    }
 }

@@ -608,3 +608,173 @@ fn fab_cleans_and_the_metrics_see_it() {
         );
     }
 }
+
+/// Uniform on ±1/√pixels for the hidden layer and on ±1/√hidden behind it, biases included; linear models
+/// start at 0.
+#[test]
+fn an_mlp_starts_as_wide_as_its_layers_say() {
+    let net = |model| Net { pixels: 100, classes: 5, model };
+    let (mlp, h) = (net(Model::Mlp(4)), 4);
+    let largest = |w: &[f64]| w.iter().fold(0.0f64, |most, v| most.max(v.abs()));
+    for seed in 0..5 {
+        let start = mlp.start(seed);
+        assert_eq!(start.len(), 101 * h + 5 * (h + 1));
+        let (first, second) = start.split_at(101 * h);
+        assert!((0.099..0.1).contains(&largest(first)), "{}", largest(first));
+        assert!((0.4..0.5).contains(&largest(second)), "{}", largest(second));
+        let mean = first.iter().sum::<f64>() / first.len() as f64;
+        assert!(mean.abs() < 0.01, "{mean}");
+        assert_ne!(start, mlp.start(seed + 1));
+    }
+    // The first weight behind the hidden layer belongs to it no more.
+    assert!((0..20).any(|seed| mlp.start(seed)[101 * h].abs() > 0.1));
+    assert!((0..20).any(|seed| mlp.start(seed)[101 * h - 1].abs() > 0.05));
+    for model in [Model::Linear, Model::LinearNoBias] {
+        assert_eq!(net(model).start(3), vec![0.0; net(model).width()]);
+    }
+    assert_eq!((net(Model::Linear).width(), net(Model::LinearNoBias).width()), (505, 500));
+}
+
+/// Three pixels and a bias to two units, these and a bias to two classes. A product of a row with m × n
+/// weights is 2mn operations: forward and by the weights in both layers, and back to the hidden values.
+#[test]
+fn operations_of_small_models_are_counted() {
+    let net = |model| Net { pixels: 3, classes: 2, model };
+    assert_eq!(net(Model::Mlp(2)).flops(), 2 * (4 * 2) * 2 + 3 * (2 * 3) * 2);
+    assert_eq!(net(Model::Linear).flops(), 2 * (4 * 2) * 2);
+    assert_eq!(net(Model::LinearNoBias).flops(), 2 * (3 * 2) * 2);
+}
+
+fn cleaning(psi: f64) -> Learning<f64> {
+    Learning::new(dealt(60), Model::Linear, Task::Cleaning { tau: 0.3, psi }, Scaling::Unit, 0).unwrap()
+}
+
+fn tuning(form: TauForm) -> Learning<f64> {
+    Learning::new(dealt(60), Model::Linear, Task::Tuning { form, tau: 0.2 }, Scaling::Unit, 0).unwrap()
+}
+
+/// Training samples come first and have the labels they were given, validation samples their true ones.
+#[test]
+fn batches_name_samples_and_labels() {
+    let (full, some) = (cleaning(0.0), cleaning(0.0).batch(4));
+    for (agent, hand) in full.dealt().hands.iter().enumerate() {
+        let (n, m) = (hand.train.len(), hand.validation.len());
+        assert_eq!(full.bilevel_batch(agent, 3), [(0..n).collect::<Vec<_>>(), (n..n + m).collect()]);
+        assert_eq!(full.single_batch(agent, 3), (0..n + m).collect::<Vec<_>>());
+        for place in 0..n {
+            assert_eq!(full.sample(agent, place), (hand.train[place] as usize, hand.given[place]));
+        }
+        for (place, sample) in hand.validation.iter().enumerate() {
+            let truth = full.dealt().data.labels()[*sample as usize];
+            assert_eq!(full.sample(agent, n + place), (*sample as usize, truth));
+        }
+        let [train, validation] = some.bilevel_batch(agent, 2);
+        assert!(train.len() == n.min(4) && train.iter().all(|p| *p < n));
+        assert!(validation.len() == m.min(4) && validation.iter().all(|p| (n..n + m).contains(p)));
+        // Single-level methods begin anew after so many blocks as the largest agent needs.
+        let blocks = SingleLevel::blocks(&some);
+        assert_eq!(some.single_batch(agent, 1), some.single_batch(agent, 1 + blocks));
+        assert_ne!(some.single_batch(agent, 0), some.single_batch(agent, 1));
+        let alone = cleaning(0.0).baseline(TrainOn::Validation, 0.0);
+        assert_eq!(alone.single_batch(agent, 3), (n..n + m).collect::<Vec<_>>());
+    }
+    let most = full.dealt().hands.iter().map(|h| h.train.len() + h.validation.len()).max().unwrap();
+    assert_eq!((SingleLevel::blocks(&full), SingleLevel::blocks(&some)), (1, most.div_ceil(4)));
+    // 42 training samples of three agents, 14 of an average one.
+    let mean = full.dealt().hands.iter().map(|h| h.train.len()).sum::<usize>() / 3;
+    let epochs = [4, mean, 1000].map(|b| cleaning(0.0).batch(b).epoch());
+    assert_eq!((full.epoch(), epochs), (1, [mean / 4, 1, 1]));
+    let starts =
+        |p: &Learning<f64>| SingleLevel::start_from(p, &Start { y: vec![vec![8.0]], ..p.start() }).clone();
+    assert_eq!((starts(&full), starts(&tuning(TauForm::Exp))), (vec![vec![8.0]], vec![vec![8.0]]));
+}
+
+/// τ/2 ‖w‖² falls by τw in cleaning, τ‖w‖² by 2τw in tuning.
+#[test]
+fn the_baseline_decays_by_its_regulariser() {
+    let at = |p: Learning<f64>| p.baseline(TrainOn::Both, 0.7).baseline_weight_decay();
+    assert_eq!((at(cleaning(0.0)), at(tuning(TauForm::Plain))), (0.7, 1.4));
+    assert_eq!(
+        (cleaning(0.0).baseline_weight_decay(), tuning(TauForm::Exp).baseline_weight_decay()),
+        (0.3, 0.4)
+    );
+}
+
+/// ψ that went from ½ to 3/2 moved by 1; what is not the ψ of all agents is not compared.
+#[test]
+fn moved_weights_are_counted_from_where_they_start() {
+    let p = cleaning(0.5);
+    assert!(p.start().x.iter().flatten().all(|psi| *psi == 0.5));
+    let widths: Vec<usize> = p.dealt().hands.iter().map(|h| h.train.len()).collect();
+    assert_eq!(p.start().x.iter().map(Vec::len).collect::<Vec<_>>(), widths);
+    let all = |psi: f64| widths.iter().map(|w| vec![psi; *w]).collect::<Vec<_>>();
+    let found = p.cleaning(&all(1.5)).unwrap();
+    assert_eq!(found[0], ("psi_moved", 1.0));
+    assert!((found[5].1 - sigmoid(1.5)).abs() < 1e-12 && found[1] == ("auc", 0.5));
+    let mut right = all(0.5);
+    for (psi, hand) in right.iter_mut().zip(&p.dealt().hands) {
+        psi.iter_mut().zip(&hand.wrong).filter(|w| *w.1).for_each(|(psi, _)| *psi = -0.5);
+    }
+    let found = p.cleaning(&right).unwrap();
+    assert_eq!(found[1..5], [("auc", 1.0), ("precision", 1.0), ("recall", 1.0), ("f1", 1.0)]);
+    assert_eq!(p.cleaning(&all(1.5)[1..]), None, "an agent is missing");
+    right[1].pop();
+    assert_eq!(p.cleaning(&right), None, "a sample is missing");
+    assert_eq!(tuning(TauForm::Plain).cleaning(&all(1.5)), None);
+}
+
+#[test]
+fn a_state_is_measured_by_its_mean_model() {
+    use crate::rows::Rows;
+    let p = tuning(TauForm::Exp);
+    let rows = |seed: u64| (0..3).map(|i| random(p.net.width(), seed + i)).collect::<Vec<_>>();
+    let (y, z) = (rows(20), rows(30));
+    let mean = |all: &[Vec<f64>]| {
+        (0..all[0].len()).map(|c| all.iter().map(|row| row[c]).sum::<f64>() / 3.0).collect::<Vec<f64>>()
+    };
+    let norm = |w: &[f64]| w.iter().map(|v| v * v).sum::<f64>();
+    let [x, ys, zs] =
+        [vec![vec![-1.0], vec![-2.0], vec![-3.0]], y.clone(), z.clone()].map(|v| Rows::from_vectors(&v));
+    let views = [View::whole("x", &x), View::whole("y", &ys), View::whole("z", &zs)];
+    let values = p.state_metrics(&views).unwrap();
+    let get = |name: &str| values.iter().find(|v| v.0 == name).unwrap_or_else(|| panic!("{name}")).1;
+    assert!((get("tau") - (-2.0f64).exp()).abs() < 1e-12);
+    assert!((get("norm_gap") - (norm(&mean(&y)) - norm(&mean(&z)))).abs() < 1e-12);
+    // f does not depend on x.
+    let loss = (0..3).map(|i| objectives(&p, i, 0, &[0.0], &mean(&y)).0).sum::<f64>() / 3.0;
+    assert!((get("loss") - loss).abs() < 1e-12, "{} {loss}", get("loss"));
+    let own = y.iter().map(|w| p.test_accuracy(w)).sum::<f64>() / 3.0;
+    assert!((get("agents_accuracy") - own).abs() < 1e-12);
+    assert_eq!(get("test_accuracy"), p.test_accuracy(&mean(&y)));
+    assert_eq!(get("test_accuracy_z"), p.test_accuracy(&mean(&z)));
+    let two = tuning(TauForm::Exp).threads(Threads::new(2));
+    assert_eq!(two.state_metrics(&views).unwrap(), values);
+    // A single-level method's x is the model; x alone of a bilevel one says nothing.
+    let single = p.state_metrics(&[View::whole("x", &ys)]).unwrap();
+    assert_eq!(single.iter().map(|v| v.0).collect::<Vec<_>>(), ["test_accuracy", "loss", "agents_accuracy"]);
+    assert_eq!(single[1].1, get("loss"));
+    assert_eq!(p.state_metrics(&views[..1]).unwrap(), vec![]);
+    // Every metric is announced.
+    let announced: Vec<_> = p.measures().iter().map(|m| m.name).collect();
+    assert!(values.iter().all(|v| announced.contains(&v.0)), "{announced:?}");
+}
+
+#[test]
+fn what_no_model_can_learn_from_is_refused() {
+    let says = |task, model| Learning::<f64>::new(dealt(60), model, task, Scaling::Unit, 0).err().unwrap();
+    let linear = |tau, psi| says(Task::Cleaning { tau, psi }, Model::Linear);
+    assert!(linear(-0.1, 0.0).starts_with("tau is -0.1 and psi is 0;"));
+    assert!(linear(f64::INFINITY, 0.0).starts_with("tau is inf"));
+    assert!(linear(0.1, f64::NAN).contains("psi is NaN"));
+    let tuned = |form, tau| says(Task::Tuning { form, tau }, Model::Linear);
+    assert!(tuned(TauForm::Plain, f64::NAN).starts_with("tau starts at NaN"));
+    assert!(tuned(TauForm::Softplus, 0.0).starts_with("tau starts at 0;"));
+    assert!(says(Task::Cleaning { tau: 0.1, psi: 0.0 }, Model::Mlp(0)).contains("1 hidden unit or more"));
+    let says = cleaning(0.0).begin_at(vec![0.0; 3]).err().unwrap();
+    assert_eq!(says, "3 parameters for a model of 21");
+    let mut poor = Dealt::clone(&dealt(60));
+    poor.hands[1].validation.clear();
+    let task = Task::Cleaning { tau: 0.1, psi: 0.0 };
+    let says = Learning::<f64>::new(Arc::new(poor), Model::Linear, task, Scaling::Unit, 0).err().unwrap();
+    assert_eq!(says, "every agent needs a training and a validation sample");
+}

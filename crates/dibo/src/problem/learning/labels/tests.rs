@@ -516,3 +516,119 @@ fn counts_become_shares() {
         assert_eq!(values.iter().find(|v| v.0 == name).map(|v| v.1), Some(value), "{name}");
     }
 }
+
+/// A process has the sums of its own agents, in their order, from whatever rows it is shown.
+#[test]
+fn sums_are_those_of_the_agents_that_are_here() {
+    use crate::rows::Rows;
+    let single = problem(Model::Linear, Way::Noisy, false);
+    let private = problem(Model::Linear, Way::BilevelOwn, false);
+    let n = single.net.width();
+    let (w, x) = (
+        Rows::from_vectors(&[random(n, 1), random(n, 2)]),
+        Rows::from_vectors(&[random(9, 3), random(9, 4)]),
+    );
+    let noisy = single.own_sums(&[2, 0], &[View::whole("x", &w)]).unwrap().expect("x is the model");
+    let both = [View::whole("x", &x), View::whole("y", &w)];
+    let bilevel = private.own_sums(&[2, 0], &both).unwrap().expect("y is the model");
+    for sums in [&noisy, &bilevel] {
+        // Agent 2 has two held-out and nine given rows, agent 0 one and seven; all their truth is known.
+        let counts: Vec<[f64; 3]> = sums.iter().map(|s| [s[2], s[5], s[9]]).collect();
+        assert_eq!(counts, [[2.0, 9.0, 9.0], [1.0, 7.0, 7.0]]);
+    }
+    for (row, agent) in [2, 0].into_iter().enumerate() {
+        assert_eq!(noisy[row], single.sums(agent, (w.row(row), &[])));
+        assert_eq!(bilevel[row], private.sums(agent, (w.row(row), x.row(row))));
+    }
+    assert_ne!(noisy, bilevel, "a noise matrix has its say in the scores");
+    let y = [View::whole("y", &w)];
+    assert_eq!(single.own_sums(&[2, 0], &y).unwrap(), None, "there is no model called x");
+    assert_eq!(private.own_sums(&[2, 0], &[View::whole("x", &x)]).unwrap(), None, "nor one called y");
+    // The model and the matrix to take home are those of a row.
+    let (model, t) = private.result(&both, 1).unwrap();
+    assert_eq!(model, w.row(1));
+    near(&t.expect("the way has a matrix"), &softmax_rows(x.row(1)));
+    assert_eq!(single.result(&[View::whole("x", &w)], 0), Some((w.row(0).to_vec(), None)));
+}
+
+/// σ(ln 3) is ¾, σ(−ln 3) is ¼, and regularisers are powers of e.
+#[test]
+fn what_was_decided_is_told_by_name() {
+    let ln = f64::ln;
+    let x = [0.0, ln(3.0), -ln(3.0), ln(0.2)];
+    let told = |way, learn_tau, x: &[f64]| {
+        let p = problem(Model::Linear, way, learn_tau).columns(&[1, 2]);
+        let rounded = |(name, value): (String, f64)| format!("{name} = {value:.4}");
+        p.decided(x).into_iter().map(rounded).collect::<Vec<_>>().join(", ")
+    };
+    let classes = "class 0 = 0.5000, class 1 = 0.7500, class 2 = 0.2500";
+    assert_eq!(told(Way::ClassWeights, false, &x[..3]), classes);
+    assert_eq!(told(Way::ClassWeights, true, &x), format!("{classes}, tau = 0.2000"));
+    assert_eq!(told(Way::Trust, false, &x[1..2]), "trust = 0.7500");
+    assert_eq!(told(Way::Trust, true, &x[2..]), "trust = 0.2500, tau = 0.2000");
+    assert_eq!(told(Way::Tau, false, &x[3..]), "tau = 0.2000");
+    let three = "0 = 1.0000, tau of KIND 1 = 3.0000, tau of KIND 2 = 0.3333";
+    for (way, kind) in [(Way::TauColumns, "column"), (Way::TauClasses, "class")] {
+        assert_eq!(told(way, false, &x[..3]), format!("tau of KIND {three}").replace("KIND", kind));
+    }
+    // Weights of single rows and matrices are told elsewhere.
+    assert_eq!(told(Way::Weights, false, &x), "");
+    assert_eq!(told(Way::Weights, true, &x), "tau = 0.2000");
+    assert_eq!(told(Way::Bilevel, false, &x), "");
+    assert_eq!(told(Way::Noisy, true, &x), "", "it has no upper level");
+    assert_eq!(told(Way::Bilevel, true, &[]), "", "nor has it one before it runs");
+    let weights = |way, x: &[f64]| problem(Model::Linear, way, false).weights(1, x);
+    let p = problem(Model::Linear, Way::ClassWeights, false);
+    let by_label = p.site(1).labels[..4].iter().map(|l| [0.5, 0.75, 0.25][*l as usize]).collect::<Vec<_>>();
+    near(&weights(Way::ClassWeights, &x[..3]).unwrap(), &by_label);
+    near(&weights(Way::Weights, &x).unwrap(), &[0.5, 0.75, 0.25, 1.0 / 6.0]);
+    near(&weights(Way::Trust, &x[1..2]).unwrap(), &[0.75; 4]);
+    assert_eq!(weights(Way::Tau, &x[3..]), Some(Vec::new()), "all rows count alike");
+    assert_eq!(weights(Way::Bilevel, &x), None);
+}
+
+/// A model starts where y starts, and behind it a noise matrix in which all is equally likely.
+#[test]
+fn single_level_ways_start_at_y() {
+    for (way, behind) in [
+        (Way::CleanOnly, vec![]),
+        (Way::Joint, vec![0.0; 9]),
+        (Way::Em, vec![1.0 / 9.0; 9]),
+        (Way::Gold, vec![1.0 / 9.0; 9]),
+    ] {
+        for model in MODELS {
+            let p = problem(model, way, false);
+            let start = p.start();
+            let [y] = &SingleLevel::start_from(&p, &start)[..] else { panic!("one row for all") };
+            let (w, rest) = y.split_at(p.net.width());
+            assert_eq!((w, rest), (&p.net.start(5)[..], &behind[..]), "{way:?}");
+            assert_eq!((start.x.len(), SingleLevel::width(&p)), (0, y.len()), "{way:?}");
+            let given = Start { x: vec![vec![7.0]], y: vec![vec![8.0]], ..Start::default() };
+            assert_eq!(SingleLevel::start_from(&p, &given), &[[8.0]], "{way:?}");
+        }
+    }
+    let own = problem(Model::Linear, Way::EmOwn, false).start();
+    assert_eq!((own.x, own.y), (vec![vec![1.0 / 9.0; 9]], vec![vec![0.0; 12]]));
+}
+
+/// Ten, four and fourteen rows of three numbers of four bytes and a label; the last once more as a test set.
+#[test]
+fn rows_are_counted() {
+    let p = problem(Model::Linear, Way::Noisy, false);
+    let rows: Vec<[usize; 2]> = p.sites.iter().map(|s| [s.rows(), s.held()]).collect();
+    assert_eq!(rows, [[10, 1], [4, 0], [14, 2]]);
+    assert_eq!(p.bytes(), 28 * 13);
+    let test = p.sites[2].clone();
+    assert_eq!(p.test(test).bytes(), 42 * 13);
+}
+
+/// Widths that are not those of all features change nothing, nor do they in another way.
+#[test]
+fn columns_must_be_all_features() {
+    let groups =
+        |way, widths: &[usize]| problem(Model::Linear, way, false).columns(widths).regulariser_count();
+    assert_eq!(groups(Way::TauColumns, &[1, 1, 1]), 4, "and one for the biases");
+    assert_eq!(groups(Way::TauColumns, &[1, 1]), 2);
+    assert_eq!(groups(Way::TauClasses, &[1, 1, 1]), 3);
+    assert_eq!(groups(Way::Weights, &[1, 1, 1]), 0);
+}
