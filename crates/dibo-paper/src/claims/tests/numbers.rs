@@ -352,8 +352,8 @@ fn what_is_bounded_without_push_pull_soba() {
     assert!(claim.number.contains("(0.4): 100 % fab (0.5), 0 % push-pull-soba (0.3)"), "{}", claim.number);
 }
 
-/// A user takes the setting with the least validation loss; every other one of FAB's counts by itself, against
-/// the baselines of its own corruption rate. The made-up loss is the accuracy itself.
+/// A user takes the setting with the least validation loss; every other one of FAB's counts by itself,
+/// against the baselines of its own corruption rate. The made-up loss is the accuracy itself.
 #[test]
 fn every_setting_of_fab_counts_by_itself() {
     let one = |name, cr, key, value, end| {
