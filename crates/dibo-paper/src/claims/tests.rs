@@ -961,6 +961,11 @@ fn reviews() {
     };
     assert_eq!(verdict("B1", side(84.0, 80.0)), Verdict::Holds);
     assert_eq!(verdict("B1", side(80.0, 84.0)), Verdict::DoesNotHold);
+    let alone = |name| learned(name, &[("problem.cr", "0.1")], &[50.0, 70.0]);
+    for name in ["fab", "push-pull"] {
+        let more = side(84.0, 80.0).into_iter().chain([alone(name)]).collect();
+        assert_eq!(verdict("B1", more), Verdict::Holds, "where {name} is alone nothing is compared");
+    }
     let skewed = |first: f64, dip: f64| vec![learned("fab", &[], &[first, 80.0, dip, 84.0])];
     assert_eq!(verdict("B2", skewed(1.0, 60.0)), Verdict::Holds);
     assert_eq!(verdict("B2", skewed(45.0, 60.0)), Verdict::HoldsOnlyUnder("“oscillates”".into()));

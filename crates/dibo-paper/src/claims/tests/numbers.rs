@@ -338,6 +338,8 @@ fn what_is_bounded_without_push_pull_soba() {
     };
     assert_eq!(verdict("P20", looks(&[1.0, 0.39, 0.39, 0.39, 0.39])), Verdict::Holds);
     assert_eq!(verdict("P20", looks(&[1.0, 0.5, 0.3, 0.5, 0.5])), Verdict::DoesNotHold);
+    let said = |fakes| claim("P20", fakes).number.contains("PushPull_SOBA left out");
+    assert!(said(all(0.5, 0.5)) && !said(looks(&[1.0, 0.5, 0.5, 0.5, 0.5])), "nobody is left out");
     // One of twenty may be noise.
     let centre = || fake("centralized-fab", &[]).curve(&[0.4; 21]);
     let often = |below: usize| {

@@ -155,3 +155,38 @@ fn known_sizes() {
 fn operations_are_counted() {
     assert_eq!(small(Pool::Mean, 3).flops(7), 6 * 7 * 3 * (256 + 192 + 112));
 }
+
+/// None of a size, one too many, and sizes that do not divide each other: each alone is refused.
+#[test]
+fn sizes_that_make_no_sense_are_named() {
+    let right = small(Pool::Mean, 3);
+    let says = |bert: Bert| bert.check().err().unwrap_or_default();
+    assert_eq!(says(right), "");
+    for (key, most, set) in [
+        ("vocab_size", 1 << 16, (|b, to| b.vocabulary = to) as fn(&mut Bert, usize)),
+        ("max_position_embeddings", 1 << 16, |b, to| b.positions = to),
+        ("type_vocab_size", 1 << 10, |b, to| b.types = to),
+        ("hidden_size", 1 << 14, |b, to| b.hidden = to),
+        ("num_hidden_layers", 1 << 10, |b, to| b.layers = to),
+        ("num_attention_heads", 1 << 10, |b, to| b.heads = to),
+        ("intermediate_size", 1 << 16, |b, to| b.intermediate = to),
+    ] {
+        let with = |to: usize| {
+            let mut bert = right;
+            set(&mut bert, to);
+            says(bert)
+        };
+        for wrong in [0, most + 1] {
+            assert_eq!(with(wrong), format!("{key} is {wrong}; it must be between 1 and {most}"));
+        }
+        assert!(!with(most).contains("between"), "{key}");
+    }
+    for bert in [Bert { heads: 3, ..right }, Bert { hidden: 6, ..right }, Bert { intermediate: 10, ..right }]
+    {
+        assert!(says(bert).contains("must be a multiple of the"), "{bert:?}");
+    }
+    for epsilon in [-1e-12, 1.0, f64::NAN] {
+        assert!(says(Bert { epsilon, ..right }).starts_with("layer_norm_eps is"), "{epsilon}");
+    }
+    assert_eq!(says(Bert { epsilon: 0.0, ..right }), "");
+}

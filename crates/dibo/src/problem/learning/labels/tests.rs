@@ -632,3 +632,18 @@ fn columns_must_be_all_features() {
     assert_eq!(groups(Way::TauClasses, &[1, 1, 1]), 3);
     assert_eq!(groups(Way::Weights, &[1, 1, 1]), 0);
 }
+
+/// A part of every checked label is spread over all classes.
+#[test]
+fn smoothed_labels_are_spread() {
+    let sites = sites(3);
+    let choices = Choices { smoothing: 0.3, tau: 0.0, batch: 0, checked_batch: 0, ..Choices::default() };
+    let p: Labels<f64> =
+        Labels::new(sites.clone(), net(Model::Mlp(4)), Way::CleanOnly, choices, totals(&sites), 5).unwrap();
+    let w = random(p.net.width(), 4);
+    for i in 0..3 {
+        let mut d = vec![f64::NAN; w.len()];
+        p.single(i, 0, &w, &mut d);
+        near(&d, &numeric(&w, |w| checked_loss(&p, i, w)));
+    }
+}
