@@ -222,6 +222,9 @@ def test_jax_without_a_gpu_says_so_in_one_line(monkeypatch):
     with pytest.raises(RuntimeError, match="^no GPU can be used: JAX finds no cuda:2; give device='cpu'"):
         dibo.solve(jax_problem(), FAB, iterations=5, device="cuda:2")
     assert [_jax_cuda.place(name) for name in ("cuda", "cuda:3", "cpu")] == ["cuda:0", "cuda:3", "cpu"]
+    import jax
+
+    assert _jax_cuda.place(jax.devices("cpu")[0]) == "cpu"
     assert _jax_cuda.device_of("cuda:3") == "three" and _jax_cuda.device_of("cpu") is None
 
 
@@ -429,6 +432,8 @@ def test_what_jax_gives_on_a_gpu_is_checked(placed):
     assert "dibo: iteration 0, agent 0" in caught.value.__notes__
     with pytest.raises(ZeroDivisionError):
         call(lambda x, y, d: 1 / 0)
+    with pytest.raises(TypeError, match="upper gives int32; a loss is a floating-point number"):
+        call(lambda x, y, d: y["w"].sum().astype("int32"))
     lent = Lent([Memory(aligned(3, 16))])
     with pytest.raises(TypeError, match=r"directions are float32 of shape \(2, 16\); float32 of \(3, 16\) is"):
         lent.write([jnp.zeros((2, 16), jnp.float32)])

@@ -88,6 +88,8 @@ def _loss(value: Any, what: str) -> Any:
         value = jnp.asarray(value, dtype=float)
     if tuple(value.shape) != ():
         raise ValueError(f"{what} must give one number, not an array of shape {tuple(value.shape)}")
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        raise TypeError(f"{what} gives {value.dtype}; a loss is a floating-point number")
     return value
 
 

@@ -22,7 +22,7 @@ Cut = tuple[int, Any, Any]
 def place(device: Any) -> str:
     """A device by its full name; says in one line what is missing where it cannot be used."""
     name = device
-    if isinstance(device, jax.Device):
+    if isinstance(device, jax.Device) and device.platform in ("cpu", "cuda", "gpu"):
         name = "cpu" if device.platform == "cpu" else f"cuda:{_number(device)}"
     found = re.fullmatch(r"cpu(?::\d+)?|cuda(?::(\d+))?", name) if isinstance(name, str) else None
     if found is None:
