@@ -178,6 +178,23 @@ impl Gpu {
         self.stream.cu_stream() as u64
     }
 
+    /// The number by which CUDA knows it.
+    pub fn ordinal(&self) -> usize {
+        self.context.ordinal()
+    }
+
+    /// Copies so many bytes from one address in its memory to another, in the order of its stream.
+    ///
+    /// # Safety
+    /// Both addresses are this GPU's memory, of so many bytes, and stay so until the stream has done it.
+    pub unsafe fn copy(&self, to: u64, from: u64, bytes: usize) {
+        let stream = self.stream.cu_stream();
+        // SAFETY: as the caller says.
+        self.attempt("a copy on the device", || unsafe {
+            result::memcpy_dtod_async(to, from, bytes, stream)
+        });
+    }
+
     pub(crate) fn stream(&self) -> &CudaStream {
         &self.stream
     }

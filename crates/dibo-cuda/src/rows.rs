@@ -33,8 +33,8 @@ pub(crate) struct DeviceRows {
 pub struct Lent {
     /// The address of each row.
     pub rows: Vec<u64>,
-    /// The stream in whose order they are written and read.
-    pub stream: u64,
+    /// The GPU, in the order of whose stream they are written and read.
+    pub gpu: Arc<Gpu>,
 }
 
 /// Where these rows lie; says why that cannot be told, such as a failure of the GPU's.
@@ -43,7 +43,7 @@ pub fn lent<T>(rows: &dyn OnDevice<T>) -> Result<Lent, String> {
     rows.gpu().health()?;
     let starts = &rows.starts[..rows.count()];
     let at = |start: &usize| rows.at() + 4 * *start as u64;
-    Ok(Lent { rows: starts.iter().map(at).collect(), stream: rows.gpu().stream_address() })
+    Ok(Lent { rows: starts.iter().map(at).collect(), gpu: rows.gpu().clone() })
 }
 
 /// Where variables end and the step of each, as the kernels want it.

@@ -1,23 +1,29 @@
 """Own problems on a GPU: agreement with the processor, manners, and what an iteration costs beside its own
 function and beside a loop in PyTorch. Needs an NVIDIA GPU, PyTorch and a dibo that was built with the feature
-`cuda`; BERT needs transformers, and nothing is downloaded.
+`cuda`; BERT needs transformers, JAX's part a JAX that finds the GPU, and nothing is downloaded.
 
-    python check.py                 # all, within 100 seconds
-    python check.py --only mlp      # agreement, manners, mlp or bert
+    python check.py                 # all; JAX's part comes last, and compiles much
+    python check.py --only mlp      # agreement, manners, mlp, bert or jax
     python check.py --device cpu    # the script itself, without a GPU, on small sizes
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 import time
 import traceback
 
+import numpy as np
 import torch
 from torch.func import functional_call, grad, vmap
 
 import dibo
+
+# JAX would take three quarters of the GPU's memory for itself.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 DEVICE = "cuda"
 SMALL = False
@@ -79,19 +85,25 @@ def mlp_losses(w, d):
     return torch.nn.functional.cross_entropy(out, d["c"], reduction="none")
 
 
-def small_mlp(agents: int, x: str, batch: int | None, device: str = "cpu"):
-    """A small MLP: a shared regulariser, or weights of an agent's own samples, as many each or not."""
+def small_data(agents: int, x: str):
+    """Where a small MLP starts, and the agents' train and val data."""
     g = torch.Generator().manual_seed(1)
     counts = [20 + (i % 3 if x == "ragged" else 0) for i in range(agents)]
 
     def samples(count):
         a = torch.randn(count, 6, generator=g)
-        c = torch.randint(0, 3, (count,), generator=g)
-        return {"a": a.to(device), "c": c.to(device), "place": torch.arange(count, device=device)}
+        return {"a": a, "c": torch.randint(0, 3, (count,), generator=g), "place": torch.arange(count)}
 
     w = {"w1": torch.randn(6, 9, generator=g) / 3, "b1": torch.zeros(9)}
     w |= {"w2": torch.randn(9, 3, generator=g) / 3, "b2": torch.zeros(3)}
-    w = {name: part.to(device) for name, part in w.items()}
+    return counts, w, [samples(count) for count in counts], [samples(8) for _ in counts]
+
+
+def small_mlp(agents: int, x: str, batch: int | None, device: str = "cpu"):
+    """A small MLP: a shared regulariser, or weights of an agent's own samples, as many each or not."""
+    counts, *given = small_data(agents, x)
+    move = lambda tree: {name: part.to(device) for name, part in tree.items()}
+    w, train, val = (move(part) if isinstance(part, dict) else [move(own) for own in part] for part in given)
 
     def upper(x, y, d):
         return mlp_losses(y, d).mean()
@@ -111,10 +123,10 @@ def small_mlp(agents: int, x: str, batch: int | None, device: str = "cpu"):
         x=start,
         y=w,
         private=x != "shared",
-        train=[samples(count) for count in counts],
-        val=[samples(8) for _ in counts],
+        train=train,
+        val=val,
         batch=batch,
-        metrics={"norm": (lambda x, y: 0.0 if y is None else y["w1"].norm(), "neither")},
+        metrics={"norm": (lambda x, y: y["w1"].norm(), "neither")},
         single=lambda y, d: mlp_losses(y, d).mean(),
     )
 
@@ -122,7 +134,8 @@ def small_mlp(agents: int, x: str, batch: int | None, device: str = "cpu"):
 def leaves(tree):
     if isinstance(tree, dict):
         return [leaf for part in tree.values() for leaf in leaves(part)]
-    return [torch.as_tensor(leaf) for leaf in tree] if isinstance(tree, list) else [torch.as_tensor(tree)]
+    of = lambda leaf: leaf if isinstance(leaf, torch.Tensor) else torch.as_tensor(np.array(leaf))
+    return [of(leaf) for leaf in tree] if isinstance(tree, list) else [of(tree)]
 
 
 def gap(a, b) -> float:
@@ -378,25 +391,214 @@ def vmap_loop(model, n: int, batch: int, length: int, words: int):
     return step
 
 
+# JAX.
+
+
+def jax_mlp(agents: int, x: str, batch: int | None):
+    """`small_mlp` in JAX."""
+    import jax
+    import jax.numpy as jnp
+
+    counts, *given = small_data(agents, x)
+    move = lambda tree: {name: jnp.asarray(part.numpy()) for name, part in tree.items()}
+    w, train, val = (move(part) if isinstance(part, dict) else [move(own) for own in part] for part in given)
+
+    def losses(w, d):
+        out = jax.nn.log_softmax(jnp.tanh(d["a"] @ w["w1"] + w["b1"]) @ w["w2"] + w["b2"])
+        return -jnp.take_along_axis(out, d["c"][:, None], axis=1)[:, 0]
+
+    def lower(v, y, d):
+        decay = 0.01 * sum((p * p).sum() for p in y.values())
+        if x == "shared":
+            return losses(y, d).mean() + jax.nn.softplus(v[0]) * decay
+        return (jax.nn.sigmoid(v[d["place"]]) * losses(y, d)).mean() + decay
+
+    return dibo.Problem(
+        lambda x, y, d: losses(y, d).mean(),
+        lower,
+        x=jnp.zeros(1) if x == "shared" else [jnp.zeros(count) for count in counts],
+        y=w,
+        private=x != "shared",
+        train=train,
+        val=val,
+        batch=batch,
+        metrics={"norm": (lambda x, y: jnp.linalg.norm(y["w1"]), "neither")},
+        single=lambda y, d: losses(y, d).mean(),
+    )
+
+
+def jax_agreement() -> None:
+    import jax
+
+    host = jax.devices("cpu")[0]
+    fab = dict(lam=2, eta=0.02)
+    bilevel = [dibo.FAB(**fab), dibo.StaticFAB(**fab), dibo.RunningSumFAB(**fab), dibo.PushSumFAB(**fab)]
+    alone = [dibo.PushPull(eta=0.02), dibo.SubgradientPush(eta=0.02), dibo.PushSGD(eta=0.02)]
+    cases = [(4, "shared", None, [*bilevel, *alone, dibo.PushDIGing(eta=0.02)])]
+    cases += [(4, x, b, bilevel[:1]) for x, b in (("private", 5), ("ragged", 5), ("ragged", None))]
+    cases += [(40, "private", 5, bilevel[:1])]
+    worst = 0.0
+    # Products as exact as the processor's: by default JAX rounds them to TF32 on a GPU.
+    with jax.default_matmul_precision("highest"):
+        for agents, x, batch, algorithms in cases:
+            with jax.default_device(host):
+                problem = jax_mlp(agents, x, batch)
+            for algorithm in algorithms:
+                label = f"{algorithm.name}, {agents} agents, {x} x, batch {batch}"
+                options = dict(iterations=COUNT, every=COUNT)
+                try:
+                    graph = dibo.Cycle(agents, nu=0.3)
+                    with jax.default_device(host):
+                        want = dibo.solve(problem, algorithm, graph, device="cpu", **options)
+                    found = dibo.solve(problem, algorithm, graph, device=DEVICE, **options)
+                    off = max(gap(found, want), abs(found.last["upper_loss"] - want.last["upper_loss"]))
+                    off = max(off, abs(found.last["norm"] / want.last["norm"] - 1))
+                    print(f"   {label}: {off:.1e}{'' if off < 2e-3 else '  <-- too far'}", flush=True)
+                except Exception as error:
+                    off = float("inf")
+                    print(f"   {label}: {type(error).__name__}: {error}", flush=True)
+                    traceback.print_exc()
+                worst = max(worst, off)
+    line("jax: agreement", f"{worst:.1e}", "< 2e-3", worst < 2e-3)
+
+
+def jax_manners() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    wrong = {
+        "None": (lambda x, y, d: None, TypeError),
+        "a vector": (lambda x, y, d: y, ValueError),
+        "whole numbers": (lambda x, y, d: y.sum().astype(int), TypeError),
+        "nan": (lambda x, y, d: y.sum() * jnp.nan, ValueError),
+        "an exception": (lambda x, y, d: 1 / 0, ZeroDivisionError),
+        "a wrong shape": (lambda x, y, d: (y.reshape(7, 7) ** 2).sum(), TypeError),
+    }
+    t, good, fab = [np.zeros((1, 1), np.float32) for _ in range(3)], 0, dibo.FAB(lam=2, eta=0.02)
+    tries = {}
+    for name, (loss, kind) in wrong.items():
+        problem = dibo.Problem(loss, loss, x=jnp.zeros(1), y=jnp.zeros(2), train=t, val=t)
+        tries[name] = (kind, lambda problem=problem: dibo.solve(problem, fab, iterations=5, device=DEVICE))
+    if DEVICE != "cpu":
+        small, there = jax_mlp(4, "shared", 5), dict(iterations=2, device=DEVICE)
+        lossy = dibo.Cycle(4, nu=0.3, loss=0.1)
+        tries["second-order"] = ValueError, lambda: dibo.solve(small, dibo.PushPullSOBA(0.01, 0.01), **there)
+        tries["lost messages"] = ValueError, lambda: dibo.solve(small, fab, lossy, **there)
+        tries["no such GPU"] = RuntimeError, lambda: dibo.solve(small, fab, iterations=2, device="cuda:99")
+    for name, (kind, call) in tries.items():
+        try:
+            call()
+            print(f"   {name}: no error  <-- wrong")
+        except kind as error:
+            good += 1
+            print(f"   {name}: {type(error).__name__}: {str(error).splitlines()[0]}")
+        except BaseException as error:
+            print(f"   {name}: {type(error).__name__}: {error}  <-- wrong kind")
+    run = dibo.solve(jax_mlp(4, "ragged", 5), fab, iterations=50, device=DEVICE)
+    rows = run.variables["y"]
+    where = {device.platform for device in rows.devices()} if isinstance(rows, jax.Array) else {"cpu"}
+    good += (where == {"cpu"}) == (DEVICE == "cpu")
+    kept = np.array(rows)
+    del run
+    dibo.solve(jax_mlp(4, "ragged", 5), fab, iterations=50, device=DEVICE)
+    good += np.array_equal(np.array(rows), kept)
+    total = len(tries) + 2
+    line("jax: manners", f"{good} of {total}", f"= {total}", good == total)
+
+
+def jax_time() -> None:
+    """The MLP's cleaning in JAX, beside its compiled function alone, whose result is waited for, too."""
+    import jax
+    import jax.numpy as jnp
+
+    n, hidden, batch, train, val = (10, 256, 64, 5400, 600) if not SMALL else (4, 8, 5, 30, 10)
+    g = np.random.default_rng(0)
+    shapes = [(784, hidden), (1, hidden), (hidden, 10), (1, 10)]
+    start = [jnp.asarray(0.03 * g.standard_normal(shape), jnp.float32) for shape in shapes]
+
+    def losses(w, d):
+        out = jax.nn.log_softmax(jax.nn.relu(d["x"] @ w[0] + w[1]) @ w[2] + w[3])
+        return -jnp.take_along_axis(out, d["y"][:, None], axis=1)[:, 0]
+
+    def lower(psi, w, d):
+        decay = 0.001 * sum((p * p).sum() for p in w)
+        return (jax.nn.sigmoid(psi[d["place"]]) * losses(w, d)).mean() + decay
+
+    def samples(count):
+        x, y = g.random((count, 784), np.float32), g.integers(0, 10, count)
+        return {"x": x, "y": y, "place": np.arange(count)}
+
+    problem = dibo.Problem(
+        lambda psi, w, d: losses(w, d).mean(),
+        lower,
+        x=[jnp.zeros(train) for _ in range(n)],
+        y=start,
+        private=True,
+        train=[samples(train) for _ in range(n)],
+        val=[samples(val) for _ in range(n)],
+        batch=batch,
+    )
+    placed = problem if DEVICE == "cpu" else problem.on(problem.framework.place(DEVICE))
+    oracle, owned = placed.oracle(), list(range(n))
+    put = lambda tree: jax.device_put(tree, oracle.at)
+    y = np.broadcast_to(placed.y0.astype(np.float32), (n, placed.y.width))
+    points, factors = put([np.zeros((n, train), np.float32), y, y]), put([np.float32(1)] * 2)
+    places = [oracle._fixed(which, owned) for which in (0, 1)]
+    compiled, data = jax.jit(oracle._directions(owned)), [placed.val.leaves, placed.train.leaves]
+
+    def step(k):
+        jax.block_until_ready(compiled(*points, *factors, data, [at(k) for at in places]))
+
+    graph, count = dibo.ErdosRenyi(n, nu=0.5), 300 if not SMALL else 3
+    fab = dibo.FAB(lam=1.0, eta_x=1e-3, eta_y=0.03, eta_z=0.03)
+    alone, dibos = [], []
+    for _ in range(2):
+        alone.append(per_step(step, count))
+        dibos.append(per_iteration(problem, fab, graph, count)[0])
+    line("jax: dibo, ms an iteration", f"{min(dibos):.3f}", f"runs {[round(v, 3) for v in dibos]}")
+    line("jax: its function alone, ms", f"{min(alone):.3f}", f"runs {[round(v, 3) for v in alone]}")
+    ratio = min(dibos) / min(alone)
+    line("jax: dibo / its function", f"{ratio:.3f}", "<= 1.5", ratio <= 1.5 if not SMALL else None)
+
+
+def in_jax() -> None:
+    try:
+        import jax
+    except ImportError:
+        return line("jax", "left out", "JAX is not installed")
+    if DEVICE != "cpu":
+        try:
+            jax.devices("cuda")
+        except RuntimeError:
+            return line("jax", "left out", "JAX finds no GPU")
+    print(f"JAX {jax.__version__}, {jax.devices()[0].device_kind}", flush=True)
+    with jax.default_device(jax.devices("cpu")[0]) if DEVICE == "cpu" else contextlib.nullcontext():
+        for part in (jax_agreement, jax_manners, jax_time):
+            part()
+
+
+PARTS = {"agreement": agreement, "manners": manners, "mlp": mlp, "bert": bert, "jax": in_jax}
+
+
 def main() -> int:
     global DEVICE, SMALL
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=["agreement", "manners", "mlp", "bert"], nargs="*")
+    parser.add_argument("--only", choices=list(PARTS), nargs="*")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     arguments = parser.parse_args()
     DEVICE, SMALL = arguments.device, arguments.device == "cpu"
     began = time.perf_counter()
     name = torch.cuda.get_device_name() if DEVICE != "cpu" else "the processor"
     print(f"dibo {dibo.__version__}, PyTorch {torch.__version__}, {name}", flush=True)
-    for part in (agreement, manners, mlp, bert):
-        if arguments.only and part.__name__ not in arguments.only:
+    for name, part in PARTS.items():
+        if arguments.only and name not in arguments.only:
             continue
         at = time.perf_counter()
         try:
             part()
         except Exception as error:
             traceback.print_exc()
-            line(part.__name__, f"{type(error).__name__}", str(error).splitlines()[0][:60], False)
+            line(name, f"{type(error).__name__}", str(error).splitlines()[0][:60], False)
         print(f"   ({time.perf_counter() - at:.1f} s)", flush=True)
     print(f"\n{'what':42} {'measured':>12}  bar")
     for what, value, bar, word in TABLE:

@@ -1,9 +1,10 @@
 //! A GPU, and its rows as Python sees them: arrays by their addresses, without a copy. Without the feature
 //! `cuda` there is none, which is said in one line.
+#[cfg(feature = "cuda")]
+use crate::array::DeviceArray;
 use dibo::rows::{Real, Rows};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 #[cfg(feature = "cuda")]
 use pyo3::types::PyList;
 use std::ops::Range;
@@ -13,35 +14,6 @@ pub use dibo_cuda::{DeviceNetwork, Gpu};
 
 fn missing(what: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(format!("{what}; give device='cpu' to run on the processor"))
-}
-
-/// An array in a GPU's memory, which PyTorch and others see through the CUDA array interface.
-#[pyclass(frozen, module = "dibo._core")]
-pub struct DeviceArray {
-    address: u64,
-    shape: Vec<usize>,
-    /// Bytes from one entry of an axis to the next.
-    strides: Vec<usize>,
-    bits: usize,
-    stream: u64,
-    /// While this array is alive, so is the memory behind it.
-    #[allow(dead_code)]
-    owner: Py<PyAny>,
-}
-
-#[pymethods]
-impl DeviceArray {
-    #[getter]
-    fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let about = PyDict::new(py);
-        about.set_item("version", 3)?;
-        about.set_item("typestr", format!("<f{}", self.bits / 8))?;
-        about.set_item("shape", pyo3::types::PyTuple::new(py, &self.shape)?)?;
-        about.set_item("strides", pyo3::types::PyTuple::new(py, &self.strides)?)?;
-        about.set_item("data", (self.address, false))?;
-        about.set_item("stream", self.stream)?;
-        Ok(about)
-    }
 }
 
 /// These columns of rows on a GPU as an array, one row an agent; a list of vectors where rows have different
@@ -55,19 +27,20 @@ pub fn lent<T: Real>(
     let Some(device) = rows.device() else { return Ok(None) };
     let lent = dibo_cuda::lent(device).map_err(PyRuntimeError::new_err)?;
     let (py, bytes) = (owner.py(), size_of::<T>());
-    let array = |address: u64, shape: Vec<usize>, strides: Vec<usize>| {
-        let (stream, owner) = (lent.stream, owner.clone().unbind());
-        Py::new(py, DeviceArray { address, shape, strides, bits: 8 * bytes, stream, owner })
+    let array = |address: u64, shape: Vec<usize>, strides: Vec<usize>, column: usize| {
+        let (gpu, owner) = (lent.gpu.clone(), owner.clone().unbind());
+        Py::new(py, DeviceArray { address, shape, strides, bytes, column, gpu, owner })
     };
     let widths = rows.widths();
     if columns.is_none() && widths.iter().any(|w| *w != rows.width()) {
-        let vectors = lent.rows.iter().zip(widths).map(|(at, width)| array(*at, vec![*width], vec![bytes]));
+        let all = lent.rows.iter().zip(widths);
+        let vectors = all.map(|(at, width)| array(*at, vec![*width], vec![bytes], 0));
         return Ok(Some(PyList::new(py, vectors.collect::<PyResult<Vec<_>>>()?)?.into_any().unbind()));
     }
     let columns = columns.unwrap_or(0..rows.width());
     let address = lent.rows.first().map_or(0, |at| at + (bytes * columns.start) as u64);
-    let shape = vec![rows.count(), columns.len()];
-    Ok(Some(array(address, shape, vec![bytes * rows.stride(), bytes])?.into_any()))
+    let (shape, strides) = (vec![rows.count(), columns.len()], vec![bytes * rows.stride(), bytes]);
+    Ok(Some(array(address, shape, strides, columns.start)?.into_any()))
 }
 
 /// There are no such rows.

@@ -3,6 +3,8 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #[cfg(feature = "net")]
 mod agent;
+#[cfg(feature = "cuda")]
+mod array;
 #[cfg(feature = "experiments")]
 mod command;
 mod device;
@@ -49,11 +51,14 @@ mod _core {
     #[cfg(feature = "net")]
     #[pymodule_export]
     use super::agent::{agent, certificates};
+    #[cfg(feature = "cuda")]
+    #[pymodule_export]
+    use super::array::DeviceArray;
     #[cfg(feature = "experiments")]
     #[pymodule_export]
     use super::command::{command, draw};
     #[pymodule_export]
-    use super::device::{DeviceArray, gpu};
+    use super::device::gpu;
     #[pymodule_export]
     use super::graph::{edges, weights};
     #[pymodule_export]

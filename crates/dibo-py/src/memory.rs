@@ -1,5 +1,5 @@
 //! What Python sees of rows: arrays without a copy where rows are long, contiguous copies where they are
-//! short; rows on a GPU stay there. The only room of this crate with `unsafe`.
+//! short; rows on a GPU stay there. One of the two rooms of this crate with `unsafe`.
 use crate::device;
 use dibo::rows::{Real, Rows, Stack, View};
 use numpy::ndarray::{ArrayViewMut2, ShapeBuilder};

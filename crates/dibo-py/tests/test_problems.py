@@ -167,6 +167,55 @@ def test_own_metrics_targets_and_starts():
     assert "metric 'broken'" in caught.value.__notes__[0]
 
 
+@pytest.mark.parametrize(
+    "framework", ["numpy", pytest.param("torch", marks=needs_torch), pytest.param("jax", marks=needs_jax)]
+)
+@pytest.mark.parametrize("of", ["x", "y"])
+def test_metrics_of_one_level_see_the_same_from_the_start(framework, of):
+    """Of methods that ask for a gradient first, and of those that measure first."""
+    if framework == "numpy":
+        make, start = dibo.GradientProblem, np.ones
+        upper = lower = lambda x, y, t: (x, y)
+        single = lambda v, t: v - t[0]
+    else:
+        if framework == "torch":
+            import torch
+
+            start = lambda n: torch.ones(n, dtype=torch.float64)
+        else:
+            import jax.numpy as jnp
+
+            start = jnp.ones
+        make = dibo.Problem
+        upper = lower = lambda x, y, t: (x * x).sum() + (y * y).sum()
+        single = lambda v, t: 0.5 * ((v - t[0]) ** 2).sum()
+    seen = []
+
+    def metric(x, y):
+        seen.append((None if x is None else tuple(x.shape), None if y is None else tuple(y.shape)))
+        return 0.0
+
+    targets = [np.full((1, 1), float(i)) for i in range(3)]
+    problem = make(
+        upper,
+        lower,
+        x=start(2),
+        y=start(4),
+        train=targets,
+        val=targets,
+        single=single,
+        single_of=of,
+        metrics={"seen": metric},
+    )
+    names = ["push-pull", "subgradient-push", "push-sgd", "push-diging"]
+    for algorithm in (dibo.Algorithm(name, eta=0.01) for name in names):
+        seen.clear()
+        run = dibo.solve(problem, algorithm, dibo.Ring(3), iterations=4, every=2)
+        assert seen == [((2,), (4,) if of == "y" else None)] * 3, algorithm.name
+        if of == "y" and framework != "numpy":
+            assert np.isfinite(run.columns["upper_loss"]).all()
+
+
 @needs_torch
 def test_a_module_and_its_loaders():
     import torch

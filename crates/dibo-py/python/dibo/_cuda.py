@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-import importlib.util
-from pathlib import Path
 from typing import Any, Sequence
 
 import torch
 
 from . import _core
-
-#: Where arrays begin in a row, in numbers: products are slow on arrays that begin anywhere.
-ALIGNED = 16
+from ._gpu import missing, no_device, not_finite, opened
 
 
 def place(device: Any) -> str:
@@ -20,32 +15,16 @@ def place(device: Any) -> str:
     try:
         at = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise ValueError(f"device is {device!r}; it must be 'cpu', 'cuda' or such as 'cuda:1'") from error
+        raise no_device(device) from error
     if at.type == "cpu":
         return "cpu"
     if at.type != "cuda":
-        raise ValueError(f"device is {device!r}; it must be 'cpu', 'cuda' or such as 'cuda:1'")
+        raise no_device(device)
     if _core.cuda and not torch.cuda.is_available():
-        raise RuntimeError(
-            "no GPU can be used: PyTorch finds none; give device='cpu' to run on the processor"
-        )
+        raise missing("PyTorch finds none")
     index = 0 if not _core.cuda else torch.cuda.current_device() if at.index is None else at.index
-    _find_compiler()
-    _core.gpu(index)
-    return f"cuda:{index}"
-
-
-def _find_compiler() -> None:
-    """PyTorch brings CUDA's libraries along but loads the compiler of kernels late; dibo looks for one that
-    is loaded, or on the library path."""
-    spec = importlib.util.find_spec("nvidia") if _core.cuda else None
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        for file in sorted(Path(folder).glob("*/lib/libnvrtc.so.*")):
-            try:
-                ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
-                return
-            except OSError:
-                continue
+    # The compiler of kernels is what PyTorch loads late.
+    return opened(index, "nvrtc")
 
 
 def tensor(array: Any, device: str) -> Any:
@@ -88,11 +67,5 @@ def check_finite(outs: Sequence[Sequence[Any]], owned: Sequence[int], names: str
     """Says whose first direction is not finite."""
     for name, leaves in zip(names, outs):
         for leaf in leaves:
-            finite = torch.isfinite(leaf)
-            if not bool(finite.all()):
-                row = int((~finite).reshape(len(owned), -1).any(1).nonzero()[0])
-                value = float(leaf[row][~finite[row]].reshape(-1)[0])
-                raise ValueError(
-                    f"the direction of {name} of agent {owned[row]} holds {value} at iteration 0, where "
-                    "every run starts"
-                )
+            if not bool(torch.isfinite(leaf).all()):
+                not_finite(name, leaf.cpu().numpy(), owned)

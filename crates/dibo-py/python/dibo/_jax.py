@@ -9,7 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _problem
-from ._tree import flatten
+from ._gpu import ALIGNED
+from ._jax_cuda import Lent, copies, device_of, place
+from ._tree import Variable, flatten
+
+__all__ = ["ALIGNED", "place"]
 
 name = "jax"
 
@@ -30,16 +34,15 @@ def dtype(leaves: Sequence[Any]) -> Any:
 
 
 def device(leaves: Sequence[Any]) -> str:
+    """Where a problem runs unless a run says otherwise. JAX puts arrays on a GPU unasked, so where they lie
+    says nothing."""
     return "cpu"
 
 
-def place(device: Any) -> str:
-    if str(device) != "cpu":
-        raise TypeError(
-            f"device is {device!r}, which needs losses in PyTorch; JAX's run on the processor: give "
-            "device='cpu'"
-        )
-    return "cpu"
+def mover(device: str) -> Callable[[Any], Any]:
+    """Moves an array of data to a device; one that lies there stays."""
+    at = device_of(device)
+    return lambda leaf: leaf if at is None else jax.device_put(leaf, at)
 
 
 def vector(leaves: Sequence[Any]) -> Any:
@@ -58,6 +61,25 @@ def shown(tree: Any) -> Any:
     return tree
 
 
+def lent(problem: Any, variables: dict[str, Any]) -> dict[str, Any]:
+    """The rows of a run on a GPU as arrays of JAX's own there, without what lies between arrays."""
+    out = dict(variables)
+    there = {name: rows for name, rows in variables.items() if not isinstance(rows, np.ndarray)}
+    alone = "y" not in variables and problem.single_of == "y"
+    for name, rows in copies(there).items():
+        like = problem.x if name.endswith("x") and not alone else problem.y
+        if rows.shape[-1] == like.width:
+            pieces = like.pieces(rows)
+            rows = pieces[0] if len(pieces) == 1 else jnp.concatenate(pieces, axis=-1)
+        out[name] = rows
+    return out
+
+
+def mean(rows: Any) -> Any:
+    """The mean over agents."""
+    return rows.mean(0)
+
+
 def _loss(value: Any, what: str) -> Any:
     if value is None or not hasattr(value, "shape"):
         kind = type(value).__name__
@@ -66,6 +88,8 @@ def _loss(value: Any, what: str) -> Any:
         value = jnp.asarray(value, dtype=float)
     if tuple(value.shape) != ():
         raise ValueError(f"{what} must give one number, not an array of shape {tuple(value.shape)}")
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        raise TypeError(f"{what} gives {value.dtype}; a loss is a floating-point number")
     return value
 
 
@@ -75,6 +99,8 @@ class JaxOracle(_problem.Oracle):
     def __init__(self, problem: Any) -> None:
         super().__init__(problem)
         p = problem
+        self.on_gpu: bool = p.device != "cpu"
+        self.at = device_of(p.device)
         self.upper: Callable[..., Any] = lambda x, y, data: _loss(
             p.upper(p.x.tree(x), p.y.tree(y), data), "upper"
         )
@@ -107,7 +133,7 @@ class JaxOracle(_problem.Oracle):
         data = self.problem.train if which else self.problem.val
         if self.problem.batch[which] is not None:
             return lambda k: self._places(which, owned, k)
-        same = jax.device_put(self._places(which, owned, 0)) if data.regular(owned) else None
+        same = jax.device_put(self._places(which, owned, 0), self.at) if data.regular(owned) else None
         return lambda k: same
 
     def _gather(self, which: int, leaves: Any, places: Any) -> Any:
@@ -137,6 +163,35 @@ class JaxOracle(_problem.Oracle):
         self, owned: Sequence[int], inputs: list[Any], outputs: list[Any], rows: Any
     ) -> Callable[[int, float, float], None]:
         p = self.problem
+        compute, likes = self._directions(owned), (p.x, p.y, p.y)
+        leaves = [[] if data.empty else data.leaves for data in (p.val, p.train)]
+        places_at, kind = [self._fixed(which, owned) for which in (0, 1)], p.dtype.type
+        if self.on_gpu:
+            call = self._there("directions", owned, (inputs, outputs), compute, likes)
+        else:
+            arguments, compiled = self._arguments(owned, inputs, rows[0], compute)
+            call = _here(compiled, arguments, outputs, likes)
+        last: list[Any] = [None, None]
+
+        def factors(f: float, g: float) -> Any:
+            # They seldom change, and each way to a GPU takes time.
+            if last[0] != (f, g):
+                last[:] = (f, g), (kind(f), kind(g))
+                last[1] = jax.device_put(last[1], self.at) if self.on_gpu else last[1]
+            return last[1]
+
+        def directions(k: int, f: float, g: float) -> None:
+            try:
+                call(k, *factors(f, g), leaves, [at(k) for at in places_at])
+            except Exception as error:
+                self.locate(error, k, owned, lambda agent: self._try(agent, k))
+                raise
+
+        return directions
+
+    def _directions(self, owned: Sequence[int]) -> Callable[..., Any]:
+        """FAB's directions at stacked rows: the arrays of x, y and z."""
+        p = self.problem
         high = lambda x, y, data: _loss(p.upper(p.x.rebuild(x), p.y.rebuild(y), data), "upper")
         low = lambda x, y, data: _loss(p.lower(p.x.rebuild(x), p.y.rebuild(y), data), "lower")
         upper, lower = self._sum(high, 0, owned), self._sum(low, 1, owned)
@@ -152,23 +207,36 @@ class JaxOracle(_problem.Oracle):
             dx, dy, dz = jax.grad(total, argnums=(0, 1, 2))(*points)
             return dx, dy, [-d for d in dz]
 
-        arguments, compiled = self._arguments(owned, inputs, rows[0], compute)
-        leaves = [[] if data.empty else data.leaves for data in (p.val, p.train)]
-        places_at, kind = [self._fixed(which, owned) for which in (0, 1)], p.dtype.type
-        outs = [like.leaves(out) for like, out in zip((p.x, p.y, p.y), outputs)]
+        return compute
 
-        def directions(k: int, f: float, g: float) -> None:
-            try:
-                places = [at(k) for at in places_at]
-                given = compiled(*arguments, kind(f), kind(g), leaves, places)
-                for to, values in zip(outs, given):
-                    for out, value in zip(to, values):
-                        np.copyto(out, np.asarray(value))
-            except Exception as error:
-                self.locate(error, k, owned, lambda agent: self._try(agent, k))
-                raise
+    def _there(
+        self,
+        what: str,
+        owned: Sequence[int],
+        arrays: tuple[list[Any], list[Any]],
+        compute: Callable[..., Any],
+        likes: Sequence[Variable],
+    ) -> Callable[..., None]:
+        """A function of iteration k that computes on a GPU: one compiled function, which reads dibo's rows
+        where they lie and gives whole rows of directions, which are copied to dibo's."""
+        points, directions = Lent(arrays[0]), Lent(arrays[1])
+        # What is compiled stays with the problem: it must not keep rows.
+        here, there = points.layout, directions.layout
 
-        return directions
+        def on_rows(memory: Any, *rest: Any) -> Any:
+            return there.join(likes, compute(*here.split(memory), *rest))
+
+        compiled = self.jit(f"{what} {list(owned)} {here} {there}", on_rows)
+        seen = points.seen()
+
+        def call(k: int, *rest: Any) -> None:
+            points.wait()
+            given = compiled(seen, *rest)
+            if k == 0:
+                directions.check_finite(given, owned, "xyz")
+            directions.write(given)
+
+        return call
 
     def _arguments(
         self, owned: Sequence[int], inputs: list[Any], rows: Any, compute: Callable[..., Any]
@@ -176,7 +244,8 @@ class JaxOracle(_problem.Oracle):
         """What the compiled function is called with. Long rows go in as they lie, padding included, since JAX
         takes no part of a row without a copy; they are cut inside."""
         p = self.problem
-        if rows is None:
+        # Where JAX computes on a GPU, they are copied there in any case.
+        if rows is None or jax.default_backend() != "cpu":
             return inputs, self.jit(f"directions {list(owned)}", compute)
         width, low, apart = (0 if p.private else p.x.width), p.y.width, p.private
 
@@ -232,26 +301,60 @@ class JaxOracle(_problem.Oracle):
     def bind_single(
         self, owned: Sequence[int], inputs: list[Any], outputs: list[Any], rows: Any
     ) -> Callable[[int], None]:
-        p, self.alone = self.problem, True
+        p = self.problem
         like, data = (p.y if p.single_of == "y" else p.x), p.train
-        function = self._sum(lambda v, data: _loss(p.single(like.tree(v), data), "single"), 1, owned)
+        function = self._sum(lambda v, data: _loss(p.single(like.rebuild(v), data), "single"), 1, owned)
         places_at, leaves = self._fixed(1, owned), [] if data.empty else data.leaves
-        compiled = self.jit(
-            f"single {list(owned)}", jax.grad(lambda v, leaves, places: function((v,), leaves, places))
-        )
+
+        def compute(v: Any, leaves: Any, places: Any) -> Any:
+            return [jax.grad(lambda v: function((v,), leaves, places))(like.leaves(v))]
+
+        if self.on_gpu:
+            call = self._there("single", owned, (inputs, outputs), compute, [like])
+        else:
+            call = _here(self.jit(f"single {list(owned)}", compute), inputs, outputs, [like])
 
         def gradient(k: int) -> None:
             try:
-                outputs[0][...] = np.asarray(compiled(inputs[0], leaves, places_at(k)))
+                call(k, leaves, places_at(k))
             except Exception as error:
                 error.add_note(f"dibo: iteration {k}, all agents together")
                 raise
 
         return gradient
 
+    def _point(self, agents: Sequence[int], variables: dict[str, Any]) -> tuple[Any, Any]:
+        x, y = super()._point(agents, variables)
+        return (jax.device_put(x, self.at), y) if self.on_gpu else (x, y)
+
+    def losses(self, agents: Sequence[int], variables: dict[str, Any]) -> list[float]:
+        return super().losses(agents, self._own_arrays(variables))
+
+    def evaluate(self, variables: dict[str, Any]) -> list[tuple[str, float]]:
+        return super().evaluate(self._own_arrays(variables))
+
+    def _own_arrays(self, variables: dict[str, Any]) -> dict[str, Any]:
+        there = self.on_gpu and not all(isinstance(rows, jax.Array) for rows in variables.values())
+        return copies(variables) if there else variables
+
     def upper_loss(self, agent: int, x: Any, y: Any) -> float:
         compiled = self.jit("loss", self.upper)
-        return float(compiled(np.ascontiguousarray(x), y, self.whole(self.problem.val, agent)))
+        x = x if self.on_gpu else np.ascontiguousarray(x)
+        return float(compiled(x, y, self.whole(self.problem.val, agent)))
+
+
+def _here(
+    compiled: Callable[..., Any], arguments: list[Any], outputs: list[Any], likes: Sequence[Variable]
+) -> Callable[..., None]:
+    """A function of iteration k that computes on the processor and writes to dibo's rows."""
+    outs = [like.leaves(out) for like, out in zip(likes, outputs)]
+
+    def call(k: int, *rest: Any) -> None:
+        for to, values in zip(outs, compiled(*arguments, *rest)):
+            for out, value in zip(to, values):
+                np.copyto(out, np.asarray(value))
+
+    return call
 
 
 def oracle(problem: Any) -> JaxOracle:

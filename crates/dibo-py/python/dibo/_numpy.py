@@ -7,7 +7,7 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-from . import _problem
+from . import _gpu, _problem
 from ._tree import flatten
 
 name = "numpy"
@@ -28,12 +28,7 @@ def device(leaves: Sequence[Any]) -> str:
 
 
 def place(device: Any) -> str:
-    if str(device) != "cpu":
-        raise TypeError(
-            f"device is {device!r}, which needs losses in PyTorch; NumPy's run on the processor: give "
-            "device='cpu'"
-        )
-    return "cpu"
+    return _gpu.processor(device, "NumPy")
 
 
 def vector(leaves: Sequence[Any]) -> Any:
@@ -199,7 +194,7 @@ class GradientOracle(_problem.Oracle):
     def bind_single(
         self, owned: Sequence[int], inputs: list[Any], outputs: list[Any], rows: Any
     ) -> Callable[[int], None]:
-        p, self.alone = self.problem, True
+        p = self.problem
         like = p.y if p.single_of == "y" else p.x
         (v,), (d,) = inputs, outputs
         v.flags.writeable = False

@@ -96,6 +96,8 @@ class _Problem:
         placed = self.__dict__.setdefault("_placed", {})
         if device not in placed:
             other = copy.copy(self)
+            # What was compiled knows how variables lie.
+            other.__dict__.pop("_compiled", None)
             other.device = device
             move = self.framework.mover(device)
             other.train, other.val = self.train.on(move), self.val.on(move)
@@ -113,7 +115,7 @@ class _Problem:
             self.widths = [self.x.width]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_placed"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_placed", "_compiled")}
 
     def oracle(self) -> Any:
         """What the core calls during one run."""
@@ -132,7 +134,6 @@ class Oracle:
 
     def __init__(self, problem: Any) -> None:
         self.problem = problem
-        self.alone = False
         self._full: dict[tuple[int, ...], Any] = {}
 
     def about(self) -> dict[str, Any]:
@@ -168,7 +169,8 @@ class Oracle:
         """x and y of these agents; a method on y alone leaves x where it starts."""
         p = self.problem
         x, y = variables.get("x"), variables.get("y")
-        if self.alone and p.single_of == "y":
+        alone = y is None and p.single is not None and p.single_of == "y"
+        if alone and x is not None and x.shape[-1] == p.y.width:
             x, y = None, x
         if x is None:
             x = np.zeros((len(agents), max(p.widths)), dtype=p.dtype)

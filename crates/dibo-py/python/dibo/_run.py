@@ -26,7 +26,7 @@ class Run:
     ``reason`` says why, where there is something to say. ``curves`` is a pandas table of what was measured,
     ``columns`` the same as arrays. ``x`` and ``y`` are the agents' means as the user wrote them;
     ``variables`` has the rows of all agents under the paper's names. After a run on a GPU these are tensors
-    there, and the rows are dibo's own, without a copy.
+    or JAX's arrays there; PyTorch's rows are dibo's own, without a copy.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Run:
         like = getattr(problem, name, None)
         if name == "x" and getattr(problem, "private", False):
             cut = [row[: problem.widths[agent]] for row, agent in zip(rows, self.agents)]
-            return [row.copy() if isinstance(row, np.ndarray) else row.clone() for row in cut]
+            return [row.clone() if hasattr(row, "clone") else row.copy() for row in cut]
         mean = _mean(rows) if isinstance(rows, np.ndarray) else problem.framework.mean(rows)
         return mean if like is None else problem.framework.shown(like.tree(mean))
 
@@ -131,8 +131,9 @@ def solve(
     out as it is, with the iteration and the agent noted; the run up to then is the exception's attribute
     ``run``.
 
-    ``device="cuda"`` keeps all rows and the problem's data on an NVIDIA GPU, where the losses, in PyTorch and
-    float32, see them without a copy; without it a run is where the problem's x and y lie.
+    ``device="cuda"`` keeps all rows and the problem's data on an NVIDIA GPU, where the losses, in PyTorch or
+    JAX and float32, see them without a copy; without it a run is where PyTorch's x and y lie, and on the
+    processor for all others.
 
     >>> import dibo
     >>> fab = dibo.FAB(lam=60, eta=0.1, normalised=True)

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from . import _problem
-from ._cuda import ALIGNED, Padded, check_finite, place, stream, tensor
+from ._cuda import Padded, check_finite, place, stream, tensor
+from ._gpu import ALIGNED
 from ._tree import Variable, flatten
 
 __all__ = ["ALIGNED", "place"]
@@ -357,7 +358,7 @@ class TorchOracle(_problem.Oracle):
     def bind_single(
         self, owned: Sequence[int], inputs: list[Any], outputs: list[Any], rows: Any
     ) -> Callable[[int], None]:
-        p, self.alone = self.problem, True
+        p = self.problem
         like = p.y if p.single_of == "y" else p.x
         points = _leaves(like, self._seen(inputs[0]))
         outs = like.leaves(self._seen(outputs[0]))
