@@ -71,6 +71,9 @@ def parse():
                    help="linear: LogisticRegression; mlp: MLPClassifier with early stopping (default: linear)")
     p.add_argument("--hidden", metavar="H", type=int, default=128,
                    help="units of the one hidden layer of --model mlp (default: 128)")
+    p.add_argument("--patience", metavar="N", type=int, default=10,
+                   help="passes without progress after which --model mlp stops learning (default: 10, as in "
+                        "scikit-learn)")
     p.add_argument("--folds", type=int, default=5, help="cross-validation folds (default: 5)")
     p.add_argument("--score", choices=SCORES, default="self_confidence",
                    help="cleanlab's label quality score (default: self_confidence, as in cleanlab)")
@@ -84,8 +87,8 @@ def parse():
     p.add_argument("--seed", type=int, default=0, help="seed of folds and models (default: 0)")
     p.add_argument("--threads", type=int, default=1, help="threads for linear algebra (default: 1)")
     a = p.parse_args()
-    if a.hidden < 1 or a.folds < 2 or a.threads < 1:
-        p.error("--hidden and --threads must be at least 1, --folds at least 2")
+    if a.hidden < 1 or a.patience < 1 or a.folds < 2 or a.threads < 1:
+        p.error("--hidden, --patience and --threads must be at least 1, --folds at least 2")
     return a
 
 
@@ -117,7 +120,7 @@ def make_model(a, scaler, strength):
     if a.model == "linear":
         model = LogisticRegression(C=1 / strength, max_iter=1000)
     else:
-        model = MLPClassifier((a.hidden,), alpha=strength, early_stopping=True, n_iter_no_change=10,
+        model = MLPClassifier((a.hidden,), alpha=strength, early_stopping=True, n_iter_no_change=a.patience,
                               validation_fraction=0.1, max_iter=200, random_state=a.seed)
     return make_pipeline(clone(scaler), model)
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Tunes every method of the zoo on one task, all with the same budget, and writes the task's experiment
 file: `scripts/zoo.py policy` writes crates/dibo-paper/experiments/zoo.toml. Every pair of method and network
-gets its own `dibo tune` with seeds 0 to 2 (learning takes longer: there every method is tuned on the ring, by
-a coarser grid); the file then runs with seeds 100 to 104. What dibo refuses is left out, with the reason in a
-comment. `--dibo` names the command, `--only` single methods, `--networks` single networks (to try)."""
-import argparse, pathlib, re, subprocess, sys, tempfile, time
+gets its own `dibo tune` with seeds 0 to 2 (learning takes longer: there by a coarser grid); the file then runs
+with seeds 100 to 104. What dibo refuses is left out, with the reason in a comment. `--dibo` names the command,
+`--only` single methods, `--networks` single networks (to try), `--jobs` how many are tuned at a time."""
+import argparse, concurrent.futures, pathlib, re, subprocess, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TUNING_SEEDS, SEEDS = 3, [100, 101, 102, 103, 104]
@@ -68,7 +68,9 @@ def methods(task):
     t = TASKS[task]
     x, y = t["x"], t["y"]
     steps = f"eta_x = {x}\neta_y = {y}\n"
-    fab = f"penalty_form = \"normalised\"\nlambda = 30.0\neta_x = {t['fab_x']}\neta_y = {y}\n"
+    # Where something is learned, λ is one of two values, the same for all; elsewhere `dibo tune` looks further.
+    first = 10.0 if "noise" in t["problem"] else 30.0
+    fab = f"penalty_form = \"normalised\"\nlambda = {first}\neta_x = {t['fab_x']}\neta_y = {y}\n"
     late = "theta = 0.3\n" + steps
     px, py = t["penalty"]
     written = f"lambda = 10.0\neta_x = {px}\neta_y = {py}\n"
@@ -122,36 +124,33 @@ def found(text, best):
     return text
 
 
-def call(dibo, verb, folder, task, network, name, keys, iterations):
-    """Runs or tunes one method over one network: what dibo says, and why not if it refuses."""
-    t = TASKS[task]
+def tune(dibo, folder, task, network, name, keys):
+    """What the experiment file says of a method over one network: the parameters that `dibo tune` finds, or
+    why it does not run."""
+    if name == "centralized-fab" and network != "static":
+        return f"# {name}, {network}: uses no links\n\n"
+    t, began = TASKS[task], time.time()
     # Steps are chosen by the validation loss: test images would only cost time.
     problem = t["problem"].replace("test = 300", "test = 10")
-    file = folder / f"{task}-{network}-{name}-{verb}.toml"
+    file = folder / f"{task}-{network}-{name}.toml"
     file.write_text(f"[problem]\n{problem}\n[graph]\n{NETWORKS[network]}\n\n[run]\n"
-                    f"iterations = {iterations}\nevery = {t['every']}\nmetric = \"{t['metric']}\"\n\n"
+                    f"iterations = {t['iterations']}\nevery = {t['every']}\nmetric = \"{t['metric']}\"\n\n"
                     f"[[algorithm]]\nname = \"{name}\"\n{keys}")
-    seeds = TUNING_SEEDS if verb == "tune" else 1
-    out = ["--quiet", "--out", str(folder / file.stem)]
-    done = subprocess.run([dibo, verb, str(file), "--seeds", str(seeds), *out], capture_output=True, text=True)
+    asked = [str(file), "--seeds", str(TUNING_SEEDS), "--quiet", "--threads", "1", "--out", str(folder / file.stem)]
+    done = subprocess.run([dibo, "tune", *asked], capture_output=True, text=True)
     why = (done.stderr.strip().splitlines() or [""])[-1] if done.returncode else ""
     why = "diverges at every step of the grid" if "diverged" in why else why
-    return done.stdout, re.sub(r".*(needs [^;]*).*", r"\1", why)
-
-
-def tune(dibo, folder, task, network, name, keys):
-    """The parameters that `dibo tune` finds, or why it does not run."""
-    began = time.time()
-    said, why = call(dibo, "tune", folder, task, network, name, keys, TASKS[task]["iterations"])
-    best = re.search(r"^best: (.*)$", said, re.M)
+    why = re.sub(r".*(needs [^;]*).*", r"\1", why)
+    best = re.search(r"^best: (.*)$", done.stdout, re.M)
     print(f"{task} {network} {name}: {best[1] if best else why} ({time.time() - began:.1f} s)", flush=True)
+    if not best:
+        return f"# {name}, {network}: {why}\n\n"
     keys = re.sub(r"^(\w+) = \[([^,]*),.*$", r"\1 = \2", keys, flags=re.M)
-    return (found(keys, best[1]), "") if best else (None, why)
+    return f"[[algorithm]]\nname = \"{name}\"\ncase = \"{network}\"\n{found(keys, best[1])}\n"
 
 
 def head(task):
     t = TASKS[task]
-    where = "there" if task in ["policy", "quadratic"] else "on the ring (`static`)"
     cases = ""
     for name, graph in NETWORKS.items():
         keys = "".join(f"graph.{line}\n" for line in graph.splitlines())
@@ -161,7 +160,7 @@ def head(task):
 title = "The field's methods on {t['title']}, over five networks"
 about = \"\"\"
 Every method of dibo on {t['title']}, ten agents, over five networks. A block belongs to the network that its
-`case` names; its steps were found {where} by `dibo tune`, all with the same budget: the method's own axes,
+`case` names; its steps were found there by `dibo tune`, all with the same budget: the method's own axes,
 {TUNING_SEEDS} seeds, {t['iterations']:,} iterations, {t['metric'].replace('_', ' ')} at the end. The runs have
 other seeds. docs/zoo.md has the tables.
 \"\"\"
@@ -199,29 +198,18 @@ def main():
     parser.add_argument("--dibo", default=str(ROOT / "target/release/dibo"))
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS))
+    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "crates/dibo-paper/experiments")
     asked = parser.parse_args()
     text = head(asked.task)
     began = time.time()
-    with tempfile.TemporaryDirectory() as folder:
-        for name, keys in methods(asked.task).items():
-            if asked.only and name not in asked.only:
-                continue
-            for network in asked.networks:
-                if name == "centralized-fab" and network != "static":
-                    text += f"# {name}, {network}: uses no links\n\n"
-                    continue
-                place = [asked.dibo, pathlib.Path(folder), asked.task]
-                if network == "static" or asked.task in ["policy", "quadratic"]:
-                    tuned, why = tune(*place, network, name, keys)
-                    static = tuned, why
-                else:
-                    # Learning takes longer: steps are those of the ring, where the method runs at all.
-                    tuned, why = static
-                    refused = call(place[0], "run", *place[1:], network, name, tuned, 5)[1] if tuned else ""
-                    tuned, why = (None, refused) if refused else (tuned, why)
-                text += f"[[algorithm]]\nname = \"{name}\"\ncase = \"{network}\"\n{tuned}\n" if tuned else \
-                    f"# {name}, {network}: {why}\n\n"
+    with tempfile.TemporaryDirectory() as folder, \
+            concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
+        place = [asked.dibo, pathlib.Path(folder), asked.task]
+        blocks = [pool.submit(tune, *place, network, name, keys)
+                  for name, keys in methods(asked.task).items() if not asked.only or name in asked.only
+                  for network in asked.networks]
+        text += "".join(block.result() for block in blocks)
     text += "# cell, everywhere: any cell by hand; those with a name stand here\n"
     text += "# single-cell, everywhere: any cell by hand; those with a name stand here\n"
     if asked.task in ["policy", "quadratic"]:

@@ -36,8 +36,10 @@ impl<T: Real> Algorithm<T> for PushSumFab {
         let start = own_start(problem, start);
         let mut v: Stack<T, 3> =
             zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
-        let mut d = v.clone();
         fill(network, &mut v, [&start.x, &start.y, start.twin()]);
+        // After v has its place, which may be a GPU.
+        let mut d = v.clone();
+        memory(&mut d).for_each(Rows::clear);
         problem.penalty_directions(at(0, network), self.0.penalty(0), &v, &mut d)?;
         let mut t = d.clone();
         t.private = None;
