@@ -121,7 +121,8 @@ pub fn extras(out: &Path, manifest: &Manifest, pictures: Vec<Extra>) -> Result<V
     let label = label.map_or_else(String::new, |s| format!("{}: ", s.label));
     let table = |title: &str, table: Option<Lines>| {
         let table = table.filter(|t| t.len() > 1)?;
-        Some(Extra::new(format!("{label}{title}"), Body::Table(table)))
+        let title = if label.is_empty() { capital(title) } else { format!("{label}{title}") };
+        Some(Extra::new(title, Body::Table(table)))
     };
     let labels = lines(&folder.join("labels.csv"), usize::MAX)?;
     let most = table("the most suspicious rows", labels.as_ref().map(|labels| suspicious(labels)));
@@ -136,13 +137,13 @@ pub fn extras(out: &Path, manifest: &Manifest, pictures: Vec<Extra>) -> Result<V
     // A long table would hide what comes after it.
     let (few, many) = if many { (None, owners) } else { (owners, None) };
     let found = result(out, &why)?.into_iter().chain(few).chain(pictures).chain(most).chain(many);
-    Ok(found.chain(counts).map(|extra| capital(extra).at(Place::First)).collect())
+    Ok(found.chain(counts).map(|extra| extra.at(Place::First)).collect())
 }
 
-fn capital(extra: Extra) -> Extra {
-    let mut letters = extra.title.chars();
+fn capital(title: &str) -> String {
+    let mut letters = title.chars();
     let first: String = letters.next().iter().flat_map(|letter| letter.to_uppercase()).collect();
-    Extra { title: first + letters.as_str(), ..extra }
+    first + letters.as_str()
 }
 
 /// The first rows of the list, as one reads them: few digits, and no column that says nothing new.
