@@ -1,6 +1,5 @@
 //! Pictures beside the plots: what a problem draws at the end of a run, and the topology.
 use crate::experiment::Experiment;
-use crate::taken;
 use anyhow::Result;
 use dibo_report::report::plot;
 use dibo_report::results::Manifest;
@@ -8,8 +7,7 @@ use std::path::Path;
 
 /// The pictures that the runs left in a results folder: series, title, SVG.
 pub fn kept(out: &Path, manifest: &Manifest) -> Vec<(usize, String, String)> {
-    let first = |s: usize| std::fs::read_to_string(out.join("runs").join(format!("{s}.svg"))).ok();
-    let read = |s: usize| taken::picture(out, s).or_else(|| first(s));
+    let read = |s: usize| std::fs::read_to_string(out.join("runs").join(format!("{s}.svg"))).ok();
     // A picture says itself what it shows.
     let titled = |s: usize| {
         let svg = read(s)?;

@@ -109,8 +109,8 @@ fn result(out: &Path, why: &str) -> Result<Option<Extra>> {
     Ok(owners.filter(|owners| owners.len() > 1).map(|owners| Extra::new(in_all(&owners), text)))
 }
 
-/// The parts of a report that show what was found, `pictures` among them. Where a setting was chosen, they are
-/// what the report opens with.
+/// The parts of a report that show what was found, `pictures` among them. Where a setting was chosen, they
+/// are what the report opens with.
 pub fn extras(out: &Path, manifest: &Manifest, pictures: Vec<Extra>) -> Result<Vec<Extra>> {
     let Some(series) = shown(out, manifest) else { return Ok(pictures) };
     // What stands in front is what was taken; it may have been done again with all checked rows.
