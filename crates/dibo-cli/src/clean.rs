@@ -164,7 +164,7 @@ pub fn clean(registry: &Registry, mut options: Options) -> Result<ExitCode> {
                 again = Some(folder);
             }
         }
-        taken::put_in_front(&out, series, again.as_deref())?;
+        taken::put_in_front(&out, series, again.as_deref(), &told)?;
         told += &taken::summary(&out)?;
         Ok(())
     })?;

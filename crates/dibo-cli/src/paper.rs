@@ -58,7 +58,7 @@ fn keep(folder: &Path, device: Option<&str>, into: &Path) -> Result<()> {
         Some(zoo) => (into.join(format!("zoo/{}.json", manifest.name)), zoo.text()),
         None => {
             let mut kept = Kept::of(&manifest, &curves, device);
-            if let Some(Extra { title, body: Body::Table(rows) }) = peer::extra(folder)? {
+            if let Some(Extra { title, body: Body::Table(rows), .. }) = peer::extra(folder)? {
                 kept.tables.push((title, rows));
             }
             (into.join(format!("{}.json", manifest.name)), kept.text())

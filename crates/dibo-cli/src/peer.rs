@@ -147,6 +147,6 @@ pub fn extra(out: &Path) -> Result<Option<Extra>> {
     let row =
         |p: &Peer| vec![p.name.clone(), shown(&p.auc, 4), shown(&p.test_accuracy, 2), shown(&p.seconds, 1)];
     let table = std::iter::once(head).chain(peers.iter().map(row)).collect();
-    let title = "Other programs on the same rows, all in one place".into();
-    Ok(Some(Extra { title, body: Body::Table(table) }))
+    let title = "Other programs on the same rows, all in one place";
+    Ok(Some(Extra::new(title, Body::Table(table))))
 }

@@ -235,8 +235,9 @@ pub fn finish(registry: &Registry, out: &Path, manifest: &Manifest, curves: &Cur
     let kept = pictures::kept(out, manifest).into_iter();
     // Of ways that were tried side by side, the one that was taken shows its picture.
     let kept = kept.filter(|(series, _, _)| chosen.is_none_or(|c| c == *series));
-    extras.extend(kept.map(|(_, title, svg)| Extra { title, body: Body::Svg(svg) }));
-    extras.extend(taken::extras(out, manifest)?);
+    let again = |series, svg| Body::Svg(taken::picture(out, series).unwrap_or(svg));
+    let kept = kept.map(|(series, title, svg)| Extra::new(title, again(series, svg))).collect();
+    extras.extend(taken::extras(out, manifest, kept)?);
     extras.extend(peer::extra(out)?);
     extras.extend(report::memory::extra(manifest));
     let page = report::write(out, manifest, curves, &judged, &extras)?;

@@ -180,6 +180,12 @@ fn every_chapter_is_in_the_summary_and_links_lead_somewhere() {
     }
 }
 
+#[test]
+fn the_readme_counts_the_methods_that_there_are() {
+    let words = format!("{} methods", standard().algorithms.len());
+    assert!(text(&root().join("README.md")).contains(&words), "README must say that there are {words}");
+}
+
 /// A newcomer should know in a minute what it is for.
 #[test]
 fn the_readme_is_short() {

@@ -176,6 +176,28 @@ fn a_browser_draws_reports() {
     assert_eq!(page.errors, [""; 0]);
 }
 
+/// Images that look wrong stand in as many columns as there is room for, the most suspicious first.
+#[test]
+fn a_browser_wraps_pictures_on_narrow_screens() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dibo"));
+    command.current_dir(folder.path()).args(["run", "quickstart", "--seeds", "1", "--quiet", "--out", "out"]);
+    assert!(command.args(["--set", "run.iterations=40"]).output().unwrap().status.success());
+    let address = format!("file://{}", folder.path().join("out/report.html").display());
+    for (width, columns) in [(400, 4), (1280, 12)] {
+        let Some(mut page) = Browser::open(&address, width) else { return };
+        let picture = "document.querySelector('.cells')";
+        let fits = |what: &str| format!("{what}.scrollWidth <= {what}.clientWidth");
+        assert_eq!(page.run(&fits(picture)), true, "{width}");
+        assert_eq!(page.run(&fits("document.documentElement")), true, "{width}");
+        let tops = "[...document.querySelectorAll('.cells use')]
+            .map(cell => cell.parentNode.getBoundingClientRect().top)";
+        let first = format!("(tops => tops.filter(top => top === tops[0]).length)({tops})");
+        assert_eq!(page.run(&first), columns, "{width}");
+        assert_eq!(page.errors, [""; 0]);
+    }
+}
+
 #[cfg(feature = "net")]
 mod launch {
     use super::*;
@@ -226,7 +248,8 @@ mod launch {
             |news: &serde_json::Value| news["data"]["series"][0]["iteration"].as_array().map_or(0, Vec::len);
         let curve = run.news(|news| points(news) > 2);
         assert!(curve["done"].as_u64() < Some(20_000) || points(&curve) > 100, "{curve}");
-        if let Some(mut page) = Browser::open(&run.address, 1280) {
+        let mut page = Browser::open(&run.address, 1280);
+        if let Some(page) = &mut page {
             // Ten dots and arrows between them, and curves; the title is text.
             page.wait(
                 "document.querySelectorAll('circle').length === 10 && !!document.querySelector('canvas')",
@@ -239,9 +262,19 @@ mod launch {
         // A checkpoint when it is asked for.
         assert_eq!(run.ask("POST", "keep").0, 200);
 
-        assert_eq!(run.ask("POST", "stop").0, 200);
+        match &mut page {
+            Some(page) => drop(page.run("document.getElementById('stop').click()")),
+            None => assert_eq!(run.ask("POST", "stop").0, 200),
+        }
         let (code, said) = run.end();
         assert!(code == 130 && said.contains("stopped early"), "{code} {said}");
+        if let Some(mut page) = page {
+            page.wait("document.getElementById('state').innerText.startsWith('stopped, the same command')");
+            // Longer than a page waits between two questions: it has none left.
+            std::thread::sleep(Duration::from_secs(4));
+            assert_eq!(page.run("document.getElementById('stop').disabled"), true);
+            assert_eq!(page.errors, [""; 0]);
+        }
         for process in ["0", "4", "7"] {
             let log = folder.path().join(format!("o/agents/{process}.log"));
             let said = std::fs::read_to_string(log).unwrap();

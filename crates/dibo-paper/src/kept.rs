@@ -85,7 +85,7 @@ impl Kept {
         let extras = judge::extras(crate::claims::JUDGES, manifest, curves);
         let tables = extras.into_iter().filter_map(|extra| match extra.body {
             Body::Table(rows) => Some((extra.title, rows)),
-            Body::Svg(_) => None,
+            Body::Svg(_) | Body::Text(..) => None,
         });
         let metric = manifest.metrics.first().map_or("", |metric| metric.name.as_str());
         let curve = |series: usize| {
@@ -149,6 +149,39 @@ impl Kept {
     /// As text for a file.
     pub fn text(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+}
+
+/// A speed that README tells of.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Speed {
+    /// What was measured.
+    pub what: String,
+    /// What measures it again.
+    pub command: String,
+    /// Where it ran.
+    pub machine: String,
+    /// When.
+    pub date: String,
+    /// What the values are: seconds, or times as fast.
+    pub unit: String,
+    /// What came out, time after time.
+    pub values: Vec<f64>,
+    /// README's words, with `{least}`, `{middle}` and `{most}` for the values'.
+    pub says: String,
+}
+
+impl Speed {
+    /// The words with their numbers.
+    pub fn words(&self) -> String {
+        let mut values = self.values.clone();
+        values.sort_by(f64::total_cmp);
+        let last = values.len().saturating_sub(1);
+        let places = [("{least}", 0), ("{middle}", values.len() / 2), ("{most}", last)];
+        places.iter().fold(self.says.clone(), |words, (mark, at)| {
+            words.replace(mark, &values.get(*at).map_or("–".into(), |value| format!("{value:.1}")))
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The page about the paper and what README says of it are what the kept results say.
 use dibo_paper::claims::JUDGES;
-use dibo_paper::kept::{Kept, read_all};
+use dibo_paper::kept::{Kept, Speed, read_all};
 use dibo_paper::page::{labels_in_short, page, table_in_short};
 use dibo_paper::zoo::{TASKS, ZooKept};
 use std::path::{Path, PathBuf};
@@ -43,6 +43,19 @@ fn readme_says_what_is_kept() {
     assert!(readme.contains(&words), "README must say of the paper's table: {words}");
     for words in labels_in_short(&kept()).unwrap() {
         assert!(readme.contains(&words), "README must say of the quick start: {words}");
+    }
+}
+
+/// Speeds are never asserted; what was measured, where and when is kept, and README says no other numbers.
+#[test]
+fn readme_tells_the_speeds_that_are_kept() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let speeds: Vec<Speed> = read_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("kept/speed")).unwrap();
+    assert_eq!(speeds.len(), 4);
+    for speed in speeds {
+        let words = speed.words();
+        assert!(!speed.values.is_empty() && !speed.machine.is_empty() && !speed.date.is_empty(), "{words}");
+        assert!(readme.contains(&words), "README must say of speed: {words}");
     }
 }
 

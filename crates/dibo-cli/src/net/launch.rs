@@ -296,6 +296,9 @@ pub fn launch(registry: &Registry, options: LaunchOptions) -> Result<ExitCode> {
         std::fs::write(&file, mark(&experiment, &options)?)
             .with_context(|| format!("cannot write {}", file.display()))?;
         say!("stopped early; the same command goes on from here");
+        if let Some(server) = server {
+            server.stopped();
+        }
         return Ok(ExitCode::from(130));
     }
     if killed > 0 {

@@ -110,7 +110,7 @@ pub fn extra(run: &Run<'_>) -> Option<Extra> {
         ));
     }
     let table = lines.iter().map(|line| line.split('|').map(String::from).collect()).collect();
-    Some(Extra { title: "The table of the paper, row by row".into(), body: Body::Table(table) })
+    Some(Extra::new("The table of the paper, row by row", Body::Table(table)))
 }
 
 const BASE: [f64; 4] = [60.0, 0.1, 0.1, 0.1];

@@ -5,7 +5,7 @@ use crate::results::{FORMAT, Machine, RunRecord, Series};
 
 const JUDGES: &[Judge] = &[
     Judge::new("EASY", "It always holds", |_| Ok((vec![Margin::fact("", true)], "1".into(), "so".into())))
-        .with_table(|_| Some(Extra { title: "A table".into(), body: Body::Table(vec![]) })),
+        .with_table(|_| Some(Extra::new("A table", Body::Table(vec![])))),
     Judge::new("ENDS", "It counts how runs end", |run| {
         Ok((vec![Margin::fact("", true)], format!("{}", run.count(0, "broken").0), String::new()))
     })

@@ -49,6 +49,18 @@ pub struct Wishes {
     pub keep: Box<dyn Fn() + Send + Sync>,
 }
 
+/// How a run has ended, for its pages.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum End {
+    /// It goes on.
+    #[default]
+    Open,
+    /// It has left a report, to which pages go on.
+    Report,
+    /// It was stopped and has left none.
+    Stopped,
+}
+
 struct Known {
     manifest: Manifest,
     curves: Curves,
@@ -134,17 +146,18 @@ impl Live {
         (self.wishes.keep)();
     }
 
-    /// The news as JSON; `ended` says that the report is there.
-    fn news(&self, ended: bool, pause: Duration) -> String {
+    /// The news as JSON.
+    fn news(&self, end: End, pause: Duration) -> String {
         let (manifest, curves, going, message, said, kept) = {
             let known = self.known();
             let Known { manifest, curves, going, message, said, kept } = &*known;
             (manifest.clone(), curves.clone(), going.clone(), message.clone(), said.clone(), *kept)
         };
-        let state = match (ended, self.stopping.load(Relaxed)) {
-            (true, _) => "ended",
-            (false, true) => "stopping",
-            (false, false) => "running",
+        let state = match (end, self.stopping.load(Relaxed)) {
+            (End::Report, _) => "ended",
+            (End::Stopped, _) => "stopped",
+            (End::Open, true) => "stopping",
+            (End::Open, false) => "running",
         };
         let runs: Vec<[String; 4]> = going
             .iter()
@@ -155,7 +168,7 @@ impl Live {
             .collect();
         let news = serde_json::json!({
             "state": state,
-            "report": ended,
+            "report": end == End::Report,
             "done": self.done.load(Relaxed),
             "total": self.total.load(Relaxed),
             "seconds": self.began.elapsed().as_secs_f64(),

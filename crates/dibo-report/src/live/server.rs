@@ -1,5 +1,5 @@
 //! The server of the page: loopback only, and nothing without the token in the address.
-use super::{LONGEST, Live, PAUSE, SHARE};
+use super::{End, LONGEST, Live, PAUSE, SHARE};
 use crate::report::page::{SCRIPT, STYLE};
 use crate::report::{caption, words};
 use anyhow::{Context, Result, anyhow};
@@ -36,7 +36,9 @@ struct State {
 #[derive(Default)]
 struct Ending {
     asked: Option<Instant>,
-    report: Option<Vec<u8>>,
+    end: End,
+    report: Vec<u8>,
+    /// Whether a page knows of the end.
     fetched: bool,
 }
 
@@ -84,8 +86,19 @@ impl Server {
     /// The run has ended and left this report: pages that are open go on to it. Waits for them a short while.
     pub fn finish(&self, report: &Path) -> Result<()> {
         let bytes = std::fs::read(report).with_context(|| format!("cannot read {}", report.display()))?;
+        self.end(End::Report, bytes);
+        Ok(())
+    }
+
+    /// The run was stopped and leaves no report: pages that are open say so and ask no more. Waits for them a
+    /// short while.
+    pub fn stopped(&self) {
+        self.end(End::Stopped, Vec::new());
+    }
+
+    fn end(&self, end: End, report: Vec<u8>) {
         let mut ending = self.state.ending.lock().unwrap_or_else(PoisonError::into_inner);
-        ending.report = Some(bytes);
+        (ending.end, ending.report) = (end, report);
         let kept = self.state.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         // As long as a page was told to wait, and a second more.
         let wait = RECENT.max(kept.map_or(PAUSE, |(_, hold, _)| hold) + PAUSE);
@@ -95,7 +108,6 @@ impl Server {
             let waited = self.state.fetched.wait_timeout(ending, left);
             ending = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        Ok(())
     }
 }
 
@@ -126,7 +138,7 @@ impl State {
         }
         // Whoever has gone needs no answer.
         let sent = request.respond(response).is_ok();
-        if status == 200 && kind == REPORT && sent {
+        if status == 200 && (kind == REPORT || kind == LAST) && sent {
             self.ending.lock().unwrap_or_else(PoisonError::into_inner).fetched = true;
             self.fetched.notify_all();
         }
@@ -149,7 +161,10 @@ impl State {
         }
         match (request.method(), rest) {
             (Method::Get, "") => (200, PAGE, self.page.clone().into()),
-            (Method::Get, "data") => (200, "application/json", self.news().into()),
+            (Method::Get, "data") => {
+                let (end, news) = self.news();
+                (200, if end == End::Stopped { LAST } else { "application/json" }, news.into())
+            }
             (Method::Post, "stop") => {
                 self.live.wish_to_stop();
                 *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -160,10 +175,11 @@ impl State {
                 text(200, "every run keeps a checkpoint at its next evaluation\n")
             }
             (Method::Get, "report.html") => {
-                match &self.ending.lock().unwrap_or_else(PoisonError::into_inner).report {
+                let ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+                match ending.end {
                     // It has a policy of its own.
-                    Some(report) => (200, REPORT, report.clone()),
-                    None => text(404, "the run goes on; its report comes at the end\n"),
+                    End::Report => (200, REPORT, ending.report.clone()),
+                    _ => text(404, "the run goes on; its report comes at the end\n"),
                 }
             }
             (_, "" | "data" | "stop" | "keep" | "report.html") => text(405, "not this way\n"),
@@ -171,31 +187,34 @@ impl State {
         }
     }
 
-    /// The news, made anew where the last ones are old.
-    fn news(&self) -> String {
-        let ended = {
+    /// The news, made anew where the last ones are old or those of the end come, and how the run has ended.
+    fn news(&self) -> (End, String) {
+        let end = {
             let mut ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
             ending.asked = Some(Instant::now());
-            ending.report.is_some()
+            ending.end
         };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*kept {
-            Some((made, hold, news)) if made.elapsed() < *hold => news.clone(),
+        let news = match &*kept {
+            Some((made, hold, news)) if end == End::Open && made.elapsed() < *hold => news.clone(),
             last => {
                 let pause = last.as_ref().map_or(PAUSE, |(_, hold, _)| *hold);
                 let began = Instant::now();
-                let news = self.live.news(ended, pause);
+                let news = self.live.news(end, pause);
                 let hold = (began.elapsed() * SHARE).clamp(PAUSE, LONGEST);
                 *kept = Some((began, hold, news.clone()));
                 news
             }
-        }
+        };
+        (end, news)
     }
 }
 
 /// The kinds of the page and of the report, the same for a browser.
 const PAGE: &str = "text/html; charset=utf-8";
 const REPORT: &str = "text/html;charset=utf-8";
+/// The kind of news after which a page asks no more.
+const LAST: &str = "application/json;charset=utf-8";
 
 /// Whether two texts are the same, in a time that does not tell where they differ.
 fn same(one: &str, other: &str) -> bool {

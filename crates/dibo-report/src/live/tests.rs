@@ -154,6 +154,28 @@ fn the_network_is_looked_at_when_a_page_asks_and_thinned_out_where_it_is_large()
 }
 
 #[test]
+fn a_page_is_told_that_a_run_was_stopped_before_nobody_answers() {
+    let live = Arc::new(Live::new(manifest(), wishes(|| {}, || {})));
+    let server = Server::start(live, Path::new("results")).unwrap();
+    let base = format!("/{}", server.address().split('/').nth(3).unwrap());
+    let state = || {
+        let (_, news) = ask(&server, &format!("GET {base}/data"), "");
+        serde_json::from_str::<serde_json::Value>(&news).unwrap()["state"].clone()
+    };
+    assert_eq!(state(), "running");
+    // A page that has asked just now is waited for, and old news do not stand in for the last.
+    std::thread::scope(|scope| {
+        let ends = scope.spawn(|| server.stopped());
+        let began = Instant::now();
+        while state() != "stopped" {
+            assert!(began.elapsed() < Duration::from_secs(10));
+        }
+        ends.join().unwrap();
+    });
+    assert_eq!(ask(&server, &format!("GET {base}/report.html"), "").0, 404);
+}
+
+#[test]
 fn the_page_goes_on_to_the_report() {
     let live = Arc::new(Live::new(manifest(), wishes(|| {}, || {})));
     let server = Server::start(live, Path::new("results")).unwrap();

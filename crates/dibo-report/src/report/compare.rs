@@ -156,7 +156,7 @@ fn differences(parts: &[Part]) -> Option<Extra> {
         }
     }
     let title = "Differences (mean ± standard deviation over seeds; seed by seed where both have it)";
-    (rows.len() > 1).then(|| Extra { title: title.into(), body: Body::Table(rows) })
+    (rows.len() > 1).then(|| Extra::new(title, Body::Table(rows)))
 }
 
 /// What the runs of a series end with, by their seeds; those that diverged have no value.
@@ -240,5 +240,5 @@ fn settings(parts: &[Part]) -> Option<Extra> {
     let head = std::iter::once("setting".to_string()).chain(parts.iter().map(|part| part.name.clone()));
     let all: Vec<Vec<String>> = std::iter::once(head.collect()).chain(rows).collect();
     let title = "Settings that differ";
-    (all.len() > 1).then(|| Extra { title: title.into(), body: Body::Table(all) })
+    (all.len() > 1).then(|| Extra::new(title, Body::Table(all)))
 }

@@ -1,9 +1,9 @@
 //! The table of memory for runs on data: what must be held, as a formula, and the measured peak.
-use super::{Body, Extra, words};
+use super::{Body, Extra, Place, words};
 use crate::results::Manifest;
 
-/// Its heading; a page shows it last.
-pub const TITLE: &str =
+/// Its heading.
+const TITLE: &str =
     "Memory: the formula and what was measured (the peak where runs went one after the other)";
 
 /// A row per series that has data; nothing if there is none.
@@ -42,5 +42,5 @@ pub fn extra(manifest: &Manifest) -> Option<Extra> {
         "peak / (state + data)",
     ];
     let all: Vec<Vec<String>> = std::iter::once(head.map(String::from).to_vec()).chain(rows).collect();
-    (all.len() > 1).then(|| Extra { title: TITLE.into(), body: Body::Table(all) })
+    (all.len() > 1).then(|| Extra::new(TITLE, Body::Table(all)).at(Place::Last))
 }

@@ -24,6 +24,32 @@ pub struct Extra {
     pub title: String,
     /// Content.
     pub body: Body,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// Where a part stands on the page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// It is the result: before anything else. What the runs cost then stands at the end.
+    First,
+    /// Pictures above the outcome, tables below the figures.
+    #[default]
+    Usual,
+    /// After everything else.
+    Last,
+}
+
+impl Extra {
+    /// A part at its usual place.
+    pub fn new(title: impl Into<String>, body: Body) -> Self {
+        Extra { title: title.into(), body, place: Place::Usual }
+    }
+
+    /// The same part elsewhere.
+    pub fn at(self, place: Place) -> Self {
+        Extra { place, ..self }
+    }
 }
 
 /// Content of an extra part; all text is escaped.
@@ -31,8 +57,11 @@ pub struct Extra {
 pub enum Body {
     /// Rows of cells; the first row is the head.
     Table(Vec<Vec<String>>),
-    /// A picture as SVG text.
+    /// A picture as SVG text. With `data-cell="WIDTH HEIGHT"` it consists of cells of that size, and the page
+    /// sets as many of them side by side as there is room for.
     Svg(String),
+    /// Paragraphs, in which words between backticks are code, and names of files beside the page.
+    Text(String, Vec<String>),
 }
 
 /// Draws the plots and writes `report.html` into the folder; returns its path.

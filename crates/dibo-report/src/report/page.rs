@@ -5,7 +5,7 @@
 //! nonce of a page that holds it.
 use super::claims::{Claim, Verdict};
 use super::data::{Data, ROOM};
-use super::{Body, Extra, caption, memory, plot, table, words};
+use super::{Body, Extra, Place, caption, plot, table, words};
 use crate::results::{Curves, Figure, Manifest, check_name};
 use anyhow::{Context, Result};
 use minijinja::{Environment, HtmlEscape, Value, context};
@@ -47,7 +47,11 @@ pub fn page(
     environment.add_filter("explained", explained);
     environment.add_template("report.html", TEMPLATE).context(wrong)?;
     let template = environment.get_template("report.html").context(wrong)?;
-    let (seeds, outcome, machine) = (manifest.seeds.len(), table::outcome(manifest), &manifest.machine);
+    let (seeds, machine) = (manifest.seeds.len(), &manifest.machine);
+    let mut outcome = table::outcome(manifest);
+    // Where a result leads, what the ways to it cost is for the end.
+    let leads = extras.iter().any(|extra| extra.place == Place::First);
+    let cost = if leads { outcome.cut("time") } else { None };
     let data = Data::new(manifest, curves, ROOM).text();
     let alone = sources.is_empty();
     let page = template.render(context! {
@@ -56,6 +60,8 @@ pub fn page(
         about => paragraphs(&manifest.about),
         seeds => format!("{seeds} seed{}", if seeds == 1 { "" } else { "s" }),
         head => outcome.head, right => outcome.right, rows => outcome.rows,
+        cost => cost.map(|cost| context! { head => cost.head, right => cost.right, rows => cost.rows }),
+        leads,
         figures,
         claims => claims.iter().map(judged).collect::<Vec<_>>(),
         extras => extras.iter().map(added).collect::<Vec<_>>(),
@@ -179,17 +185,26 @@ fn judged(claim: &Claim) -> Value {
     context! { id, statement, number, reading, class, mark, word }
 }
 
-/// An extra part for the page; memory comes last.
+/// An extra part for the page.
 fn added(extra: &Extra) -> Value {
     let title = extra.title.as_str();
+    let place = match extra.place {
+        Place::First => "first",
+        Place::Usual => "usual",
+        Place::Last => "last",
+    };
     match &extra.body {
         Body::Table(rows) => {
             let (head, rows) = (rows.first().cloned(), rows.iter().skip(1).cloned().collect::<Vec<_>>());
             let columns = head.as_ref().map_or(0, Vec::len);
             let right: Vec<bool> = (0..columns).map(|column| column > 0 && numbers(&rows, column)).collect();
-            context! { title, head, rows, right, last => title == memory::TITLE }
+            context! { title, place, head, rows, right }
         }
-        Body::Svg(svg) => context! { title, picture => image("svg+xml", svg.as_bytes(), title) },
+        Body::Svg(svg) => match cells(svg) {
+            Some(cells) => context! { title, place, picture => cells, wraps => true },
+            None => context! { title, place, picture => image("svg+xml", svg.as_bytes(), title) },
+        },
+        Body::Text(text, files) => context! { title, place, text => paragraphs(text), files },
     }
 }
 
@@ -227,6 +242,38 @@ fn paragraphs(text: &str) -> Vec<Value> {
         .map(html)
         .collect()
 }
+
+/// A picture that says the size of its cells, as cells that a page can wrap: each is a window on one image,
+/// in which nothing runs.
+fn cells(svg: &str) -> Option<Value> {
+    let numbers = |name: &str| -> Option<Vec<usize>> {
+        let words = svg.split('>').next()?.split(name).nth(1)?.split('"').next()?;
+        words.split(' ').map(|word| word.parse().ok()).collect()
+    };
+    let ([0, 0, width, height], [w, h]) = (&numbers("viewBox=\"")?[..], &numbers("data-cell=\"")?[..]) else {
+        return None;
+    };
+    let (columns, rows) = (width.checked_div(*w)?, height.checked_div(*h)?);
+    if !(1..=MOST_CELLS).contains(&columns.checked_mul(rows)?) {
+        return None;
+    }
+    let (text, name) = (super::base64(svg.as_bytes()), &blake3::hash(svg.as_bytes()).to_hex()[..8]);
+    let mut cells = format!(
+        "<svg width=\"0\" height=\"0\" class=\"whole\"><image id=\"i{name}\" width=\"{width}\" \
+        height=\"{height}\" href=\"data:image/svg+xml;base64,{text}\"/></svg>"
+    );
+    for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+        cells += &format!(
+            "<svg viewBox=\"{} {} {w} {h}\" aria-hidden=\"true\"><use href=\"#i{name}\"/></svg>",
+            column * w,
+            row * h
+        );
+    }
+    Some(Value::from_safe_string(cells))
+}
+
+/// Cells of a picture that wraps.
+const MOST_CELLS: usize = 400;
 
 /// An image that lies inside the page.
 fn image(kind: &str, bytes: &[u8], shows: &str) -> Value {

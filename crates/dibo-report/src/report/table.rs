@@ -173,6 +173,19 @@ fn lines(row: &[String], widths: &[usize], right: &[bool]) -> String {
 }
 
 impl Table {
+    /// Takes the columns from `name` on away, as a table of their own with the same rows.
+    pub fn cut(&mut self, name: &str) -> Option<Table> {
+        let at = self.head.iter().position(|head| head == name)?;
+        let first = |row: &[String], rest: Vec<String>| row.iter().take(1).cloned().chain(rest).collect();
+        let head = self.head.split_off(at);
+        let right = [false].into_iter().chain(self.right.split_off(at)).collect();
+        let rows = self.rows.iter_mut().map(|row| {
+            let rest = row.split_off(at);
+            first(row, rest)
+        });
+        Some(Table { rows: rows.collect(), head: first(&self.head, head), right })
+    }
+
     fn widths(&self) -> Vec<usize> {
         let width = |column: usize| {
             self.rows.iter().chain([&self.head]).map(|row| row[column].chars().count()).max().unwrap_or(0)

@@ -124,7 +124,7 @@ fn the_page_is_whole_and_escaped() {
         reading: "so".into(),
     };
     let claims = [claim("P1", Verdict::HoldsOnlyUnder("λ > 10".into())), claim("P2", Verdict::DoesNotHold)];
-    let extra = |body| Extra { title: "More".into(), body };
+    let extra = |body| Extra::new("More", body);
     let cells = |a: &str| vec![a.to_string(), "b".to_string()];
     let extras = [
         extra(Body::Table(vec![cells("head"), cells("cell")])),
@@ -159,6 +159,48 @@ fn the_page_is_whole_and_escaped() {
         text.contains("FAB ν=0.1  2 reached") && text.lines().all(|line| line.chars().count() <= 80),
         "{text}"
     );
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// The headings of a page in their order.
+fn headings(page: &str) -> Vec<String> {
+    page.split("<h2>").skip(1).map(|part| part.split("</h2>").next().unwrap().into()).collect()
+}
+
+#[test]
+fn a_page_opens_with_its_result_and_ends_with_what_it_cost() {
+    let dir = folder("leads");
+    let (manifest, curves) = results(|_, _, k| 0.9f64.powi(k as i32), &[0, 10], "finished");
+    let table = || Body::Table(vec![vec!["owner".into()], vec!["site0".into()]]);
+    let picture = "<svg viewBox=\"0 0 20 20\" data-cell=\"10 10\"><title>t</title></svg>";
+    let text = || Body::Text("Taken: `em`; it does best.\n\n<b>Twice.".into(), vec!["labels.csv".into()]);
+    let extras = [
+        Extra::new("Memory", table()).at(Place::Last),
+        Extra::new("3 of 9 look wrong", text()).at(Place::First),
+        Extra::new("Images", Body::Svg(picture.into())).at(Place::First),
+        Extra::new("Beside others", table()),
+    ];
+    let page = write(&dir, &manifest, &curves, &[], &extras).unwrap();
+    let page = std::fs::read_to_string(page).unwrap();
+    let order = ["3 of 9 look wrong", "Images", "How it was found", "Outcome", "Figures", "Beside others"];
+    let last = ["How it ran", "Time, bytes and gradients", "Memory"];
+    assert_eq!(headings(&page), order.into_iter().chain(last).collect::<Vec<_>>());
+    assert!(page.contains("Taken: <code>em</code>;") && page.contains("&lt;b&gt;Twice."));
+    assert!(
+        page.contains("<a href=\"labels.csv\">") && page.matches("are sums over all agents").count() == 1
+    );
+    // Four cells, each a window on one image.
+    assert_eq!((page.matches("<use href").count(), page.matches("image/svg+xml;base64").count()), (4, 1));
+    assert!(page.contains("viewBox=\"10 10 10 10\""));
+    // Without a result to open with, everything is where it was.
+    let page = std::fs::read_to_string(write(&dir, &manifest, &curves, &[], &extras[3..]).unwrap()).unwrap();
+    assert_eq!(headings(&page), ["Outcome", "Figures", "Beside others", "How it ran"]);
+    for odd in ["data-cell=\"0 1\"", "data-cell=\"1 1\"", "data-cell=\"x\"", "data-cell=\"30 30\"", ""] {
+        let svg = format!("<svg viewBox=\"0 0 20 9999999\" {odd}></svg>");
+        let odd = [Extra::new("Odd", Body::Svg(svg))];
+        let page = std::fs::read_to_string(write(&dir, &manifest, &curves, &[], &odd).unwrap()).unwrap();
+        assert!(page.contains("<img alt=\"Odd\"") && !page.contains("<use "));
+    }
     std::fs::remove_dir_all(dir).unwrap();
 }
 
@@ -328,7 +370,7 @@ fn no_text_can_become_a_part_of_the_page() {
         reading: bad.into(),
     };
     let table = Body::Table(vec![vec![bad.into()], vec![bad.into()]]);
-    let extra = Extra { title: bad.into(), body: table };
+    let extra = Extra::new(bad, table);
     let page = write(&dir, &manifest, &curves, &[claim], &[extra]).unwrap();
     let page = std::fs::read_to_string(page).unwrap();
     let own = page.replace(page::SCRIPT, "");

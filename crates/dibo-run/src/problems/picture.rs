@@ -34,7 +34,7 @@ pub fn lowest<T: Real>(dealt: &Dealt, views: &[View<'_, T>]) -> Option<String> {
             first: format!("given {}, is {truth}", hand.given[*j]),
             second: format!(
                 "{}, σ {:.2}",
-                if hand.wrong[*j] { "flipped" } else { "was right" },
+                if hand.wrong[*j] { "flipped" } else { "right" },
                 1.0 / (1.0 + (-psi).exp())
             ),
             good: Some(hand.wrong[*j]),
@@ -58,17 +58,24 @@ pub struct Shown {
     pub good: Option<bool>,
 }
 
-/// Images side by side as SVG.
+/// Images side by side as SVG, in cells that a page can wrap; nothing if there are none.
 pub fn drawn(title: &str, images: impl Iterator<Item = Shown>) -> Option<String> {
-    let cell = (78, 104);
-    let size = (COLUMNS * cell.0 + 8, ROWS * cell.1 + 8);
+    let images: Vec<Shown> = images.take(SHOWN).collect();
+    let rows = images.len().div_ceil(COLUMNS);
+    if rows == 0 {
+        return None;
+    }
+    let cell = (84, 104);
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" \
-        font-size=\"11\"><title>{title}</title>",
-        size.0, size.1
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" data-cell=\"{} {}\" \
+        font-family=\"sans-serif\" font-size=\"11\"><title>{title}</title>",
+        COLUMNS * cell.0,
+        rows * cell.1,
+        cell.0,
+        cell.1
     );
-    for (place, shown) in images.take(SHOWN).enumerate() {
-        let (left, top) = (8 + place % COLUMNS * cell.0, 8 + place / COLUMNS * cell.1);
+    for (place, shown) in images.into_iter().enumerate() {
+        let (left, top) = (4 + place % COLUMNS * cell.0, 8 + place / COLUMNS * cell.1);
         let colour = match shown.good {
             Some(true) => "#1a7f37",
             Some(false) => "#b35900",
@@ -82,13 +89,18 @@ pub fn drawn(title: &str, images: impl Iterator<Item = Shown>) -> Option<String>
              y=\"{}\" fill=\"{colour}\">{}</text>",
             base64(&shown.png?),
             top + 77,
-            shown.first,
+            escaped(&shown.first),
             top + 90,
-            shown.second,
+            escaped(&shown.second),
         )
         .ok()?;
     }
     Some(svg + "</svg>")
+}
+
+/// A text within SVG: classes may be called anything.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 /// Grey or colour pixels as PNG.
@@ -98,4 +110,25 @@ pub fn png(pixels: &[u8], (width, height): (u32, u32), channels: usize) -> Optio
     encoder.set_color(if channels == 3 { png::ColorType::Rgb } else { png::ColorType::Grayscale });
     encoder.write_header().ok()?.write_image_data(pixels).ok()?;
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_as_high_as_their_rows_and_escape_the_names_of_classes() {
+        let shown = |n: usize| {
+            (0..n).map(|_| Shown {
+                png: png(&[7], (1, 1), 1),
+                first: "given <8 & more".into(),
+                second: "→ >8".into(),
+                good: None,
+            })
+        };
+        let svg = drawn("title", shown(13)).unwrap();
+        assert!(svg.contains("viewBox=\"0 0 1008 208\" data-cell=\"84 104\""), "{svg}");
+        assert!(svg.contains("given &lt;8 &amp; more") && svg.matches("<image ").count() == 13, "{svg}");
+        assert!(drawn("title", shown(0)).is_none());
+    }
 }

@@ -1,15 +1,23 @@
 // The page of a run that goes on: asks for news, draws them, and passes the wishes to stop and to keep a checkpoint.
+const STOPPED = "stopped, the same command goes on";
 function watch() {
   const id = name => document.getElementById(name), bar = id("bar"), stop = id("stop"), keep = id("keep");
-  let failed = 0, timer = 0, asked = "", last = "";
+  let failed = 0, timer = 0, turn = 0, asked = "", last = "";
+  const over = words => {
+    id("state").textContent = `${words}; what it left lies in ${document.body.dataset.live}`;
+    stop.disabled = keep.disabled = true;
+  };
   const clock = seconds => seconds < 100 ? `${Math.round(seconds)} s` : seconds < 6000 ? `${Math.round(seconds / 60)} min`
     : `${(seconds / 3600).toFixed(1)} h`;
   const news = async () => {
     let pause = 1000;
+    const mine = ++turn;
     try {
       const reply = await fetch("data", {cache: "no-store"});
       if (!reply.ok) throw new Error(String(reply.status));
       const now = await reply.json();
+      // Another question is under way, and one chain of them is enough.
+      if (mine !== turn) return;
       failed = 0;
       last = now.state;
       ({pause} = now);
@@ -39,14 +47,11 @@ function watch() {
       id("later").hidden = drawn;
       if (drawn) show(now.data);
       if (now.report) return location.replace("report.html");
+      if (now.state === "stopped") return over(STOPPED);
     } catch (error) {
+      if (mine !== turn) return;
       // One that was asked to stop has done so; else the answer may only have been late.
-      if (++failed > 3 || last === "stopping") {
-        const stopped = last === "stopping" ? "stopped, the same command goes on" : "the run has ended";
-        id("state").textContent = `${stopped}; what it left lies in ${document.body.dataset.live}`;
-        stop.disabled = keep.disabled = true;
-        return;
-      }
+      if (++failed > 3 || last === "stopping") return over(last === "stopping" ? STOPPED : "the run has ended");
     }
     timer = setTimeout(news, pause);
   };
