@@ -4,7 +4,7 @@ use dibo::problem::learning::Cleaning;
 use dibo::rows::{Real, Threads};
 use dibo_report::report::{Body, Extra};
 use dibo_run::door::{Place, Ready, Visit, open};
-use dibo_run::{Experiment, fold, say, stop};
+use dibo_run::{Experiment, Setting, fold, say, stop};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -20,6 +20,9 @@ struct Said {
 #[derive(Serialize, Deserialize)]
 struct Peer {
     name: String,
+    /// What tells these rows from others of the experiment, such as `checked = 10`; empty if there are none.
+    #[serde(default)]
+    case: String,
     auc: Vec<f64>,
     test_accuracy: Vec<f64>,
     seconds: Vec<f64>,
@@ -39,30 +42,30 @@ impl Visit for Pool<'_> {
     }
 }
 
-/// Runs other programs on the rows of an experiment's first setting, seed by seed.
+/// What is swept of a setting's problem: settings that share it have the same rows.
+fn case(setting: &Setting) -> String {
+    let series = &setting.series;
+    let swept = series.swept.iter().filter_map(|key| Some((key, key.strip_prefix("problem.")?)));
+    Vec::from_iter(swept.map(|(key, name)| format!("{name} = {}", series.words(key)))).join(", ")
+}
+
+/// Runs other programs on the rows of an experiment, seed by seed; where its settings have different rows, on
+/// all of them.
 pub fn compare(experiment: &Experiment, peers: &[String], out: &Path) -> Result<()> {
+    let mut firsts: Vec<(String, &Setting)> = Vec::new();
+    for setting in &experiment.settings {
+        let case = case(setting);
+        if firsts.iter().all(|(known, _)| *known != case) {
+            firsts.push((case, setting));
+        }
+    }
     let mut results = Vec::new();
     for command in peers {
-        let mut peer =
-            Peer { name: command.clone(), auc: Vec::new(), test_accuracy: Vec::new(), seconds: Vec::new() };
-        for seed in experiment.seeds.iter().take_while(|_| !stop::asked()) {
-            let folder = out.join("peer");
-            let threads = Threads::one();
-            let place = Place::new(&experiment.folder, &threads);
-            let wrong = open(&experiment.settings[0], *seed, place)?.visit(Pool(&folder))?;
-            let (said, scores) = run(command, &folder, wrong.len())?;
-            peer.name = said.name;
-            if wrong.iter().any(|w| *w) {
-                peer.auc.push(Cleaning::of(scores.into_iter().zip(wrong).collect()).auc);
-            }
-            peer.test_accuracy.extend(said.test_accuracy.map(|a| if a <= 1.0 { 100.0 * a } else { a }));
-            peer.seconds.push(said.seconds);
-            // The arrays are large and made again in no time.
-            std::fs::remove_dir_all(&folder)
-                .with_context(|| format!("cannot remove {}", folder.display()))?;
+        for (case, setting) in firsts.iter().take_while(|_| !stop::asked()) {
+            let peer = on_rows(command, case, setting, experiment, out)?;
+            say!("{}", fold(&words(&peer)));
+            results.push(peer);
         }
-        say!("{}", fold(&words(&peer)));
-        results.push(peer);
     }
     if !results.is_empty() {
         let file = out.join(FILE);
@@ -70,6 +73,34 @@ pub fn compare(experiment: &Experiment, peers: &[String], out: &Path) -> Result<
         std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
+}
+
+/// A program on the rows of one setting.
+fn on_rows(
+    command: &str,
+    case: &str,
+    setting: &Setting,
+    experiment: &Experiment,
+    out: &Path,
+) -> Result<Peer> {
+    let (auc, test_accuracy, seconds) = (Vec::new(), Vec::new(), Vec::new());
+    let mut peer = Peer { name: command.into(), case: case.into(), auc, test_accuracy, seconds };
+    for seed in experiment.seeds.iter().take_while(|_| !stop::asked()) {
+        let folder = out.join("peer");
+        let threads = Threads::one();
+        let place = Place::new(&experiment.folder, &threads);
+        let wrong = open(setting, *seed, place)?.visit(Pool(&folder))?;
+        let (said, scores) = run(command, &folder, wrong.len())?;
+        peer.name = said.name;
+        if wrong.iter().any(|w| *w) {
+            peer.auc.push(Cleaning::of(scores.into_iter().zip(wrong).collect()).auc);
+        }
+        peer.test_accuracy.extend(said.test_accuracy.map(|a| if a <= 1.0 { 100.0 * a } else { a }));
+        peer.seconds.push(said.seconds);
+        // The arrays are large and made again in no time.
+        std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    Ok(peer)
 }
 
 /// One run of a program: what it says of itself, and its score of each row.
@@ -128,8 +159,9 @@ fn shown(values: &[f64], digits: usize) -> String {
 }
 
 fn words(peer: &Peer) -> String {
+    let case = if peer.case.is_empty() { String::new() } else { format!(" ({})", peer.case) };
     format!(
-        "{} with all rows in one place: AUC {}, test accuracy {} %, {} s",
+        "{}{case} with all rows in one place: AUC {}, test accuracy {} %, {} s",
         peer.name,
         shown(&peer.auc, 4),
         shown(&peer.test_accuracy, 2),
@@ -143,10 +175,15 @@ pub fn extra(out: &Path) -> Result<Option<Extra>> {
     let Ok(text) = std::fs::read_to_string(&file) else { return Ok(None) };
     let peers: Vec<Peer> =
         serde_json::from_str(&text).with_context(|| format!("cannot read {}", file.display()))?;
-    let head = ["program", "AUC", "test accuracy, %", "seconds"].map(String::from).to_vec();
-    let row =
-        |p: &Peer| vec![p.name.clone(), shown(&p.auc, 4), shown(&p.test_accuracy, 2), shown(&p.seconds, 1)];
-    let table = std::iter::once(head).chain(peers.iter().map(row)).collect();
+    let head = ["program", "rows", "AUC", "test accuracy, %", "seconds"].map(String::from).to_vec();
+    let row = |p: &Peer| {
+        let (auc, accuracy) = (shown(&p.auc, 4), shown(&p.test_accuracy, 2));
+        vec![p.name.clone(), p.case.clone(), auc, accuracy, shown(&p.seconds, 1)]
+    };
+    let mut table: Vec<Vec<String>> = std::iter::once(head).chain(peers.iter().map(row)).collect();
+    if peers.iter().all(|p| p.case.is_empty()) {
+        table.iter_mut().for_each(|row| drop(row.remove(1)));
+    }
     let title = "Other programs on the same rows, all in one place";
     Ok(Some(Extra::new(title, Body::Table(table))))
 }

@@ -373,3 +373,34 @@ fn every_process_reads_its_own_file_and_the_bits_are_the_same() {
         assert_eq!(apart, together, "way {s}");
     }
 }
+
+/// A peer that scores every row alike.
+#[cfg(unix)]
+const PEER: &str = r#"#!/bin/sh
+rows=$(($(wc -c < "$1/given.npy") - 128))
+awk -v rows=$rows 'BEGIN { print "row,label_score"; for (i = 0; i < rows; i++) print i ",0.5" }' > "$1/peer.csv"
+echo '{"name": "a coin", "test_accuracy": 0.5, "seconds": 1}' > "$1/peer.json"
+"#;
+
+#[cfg(unix)]
+#[test]
+fn another_program_sees_the_rows_of_every_case() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let peer = folder.path().join("peer.sh");
+    std::fs::write(&peer, PEER).unwrap();
+    std::fs::set_permissions(&peer, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let text = "seeds = 2\n[problem]\nkind = \"labels\"\ndata = \"mnist-2500\"\nagents = 5\ncr = 0.4\n\
+        checked = [2, 4]\nmodel = \"linear\"\n[graph]\nkind = \"ring\"\n[run]\niterations = 2\n\
+        [[algorithm]]\nname = \"push-pull\"\nway = \"clean-only\"\neta = [0.01, 0.02]\n";
+    std::fs::write(folder.path().join("e.toml"), text).unwrap();
+    let run = ["run", "e.toml", "--quiet", "--out", "out", "--peer", "./peer.sh"];
+    let said = words(&dibo(folder.path(), &run));
+    // Two numbers of checked rows are two sets of rows; the two steps share them.
+    assert_eq!(said.matches("a coin (checked = ").count(), 2, "{said}");
+    assert!(said.contains("AUC 0.5000 ± 0.0000, test accuracy 50.00 ± 0.00 %"), "{said}");
+    let peers = std::fs::read_to_string(folder.path().join("out/peers.json")).unwrap();
+    assert!(peers.contains("checked = 2") && peers.contains("checked = 4"), "{peers}");
+    let report = std::fs::read_to_string(folder.path().join("out/report.html")).unwrap();
+    assert!(report.contains("checked = 4") && report.contains("a coin"));
+}

@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -318,6 +319,10 @@ impl Inbox {
 
 /// Longest packet that is sent at once: it fits into one of Zenoh's batches.
 const EXPRESS: usize = 32 << 10;
+/// Longest packet that leaves without the writer's thread, and how many of them: a link's queue in Zenoh holds
+/// as many, so that nobody waits unless the link is stuck.
+const SMALL: usize = 4 << 10;
+const QUEUE: usize = 2;
 
 /// Bytes of packets that wait to be looked at, more or less at most.
 const WAITING: usize = 32 << 20;
@@ -358,31 +363,56 @@ impl Wire {
     }
 }
 
-/// A thread that sends to one process: large messages leave while gradients are computed, and one slow link
+/// The way to one process, with a thread that sends: large messages leave while gradients are computed, and one slow link
 /// does not hold up the others.
 struct Writer {
+    key: String,
+    congestion: CongestionControl,
     outbox: Sender<ZBytes>,
     thread: std::thread::JoinHandle<()>,
+    /// Packets that the thread has not sent yet.
+    waiting: Arc<AtomicUsize>,
+    /// Packets that left without the thread since this process last listened.
+    direct: usize,
 }
 
 impl Writer {
     fn start(session: &zenoh::Session, key: String, congestion: CongestionControl) -> Self {
         let (outbox, leaving) = channel::<ZBytes>();
-        let session = session.clone();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let (session, to, left) = (session.clone(), key.clone(), waiting.clone());
         let thread = std::thread::spawn(move || {
-            // Without declared publishers, of which every process would have to be told: among a hundred
-            // these are a million packets that must not be dropped.
             for packet in leaving {
-                // Small packets leave at once; large ones, which Zenoh cuts up, must not hurry: express
-                // fragments can get stuck.
-                let express = packet.len() <= EXPRESS;
-                let put = session.put(&key, packet).congestion_control(congestion).express(express);
-                // A packet that cannot be sent is a packet lost: it will be asked for again.
-                let _ = put.allowed_destination(Locality::Remote).wait();
+                put(&session, &to, packet, congestion);
+                left.fetch_sub(1, Ordering::Release);
             }
         });
-        Writer { outbox, thread }
+        Writer { key, congestion, outbox, thread, waiting, direct: 0 }
     }
+
+    /// A few small packets leave at once, which saves waking the thread; what might have to wait for a slow
+    /// link, or must not overtake what waits already, is the thread's.
+    fn send(&mut self, session: &zenoh::Session, packet: ZBytes) {
+        let small = packet.len() <= SMALL && self.direct < QUEUE;
+        if small && self.waiting.load(Ordering::Acquire) == 0 {
+            self.direct += 1;
+            put(session, &self.key, packet, self.congestion);
+        } else {
+            self.waiting.fetch_add(1, Ordering::Release);
+            let _ = self.outbox.send(packet);
+        }
+    }
+}
+
+/// Without declared publishers, of which every process would have to be told: among a hundred these are a
+/// million packets that must not be dropped.
+fn put(session: &zenoh::Session, key: &str, packet: ZBytes, congestion: CongestionControl) {
+    // Small packets leave at once; large ones, which Zenoh cuts up, must not hurry: express fragments can
+    // get stuck.
+    let express = packet.len() <= EXPRESS;
+    let put = session.put(key, packet).congestion_control(congestion).express(express);
+    // A packet that cannot be sent is a packet lost: it will be asked for again.
+    let _ = put.allowed_destination(Locality::Remote).wait();
 }
 
 impl Drop for Wire {
@@ -414,10 +444,11 @@ impl Transport for Wire {
             };
             Writer::start(session, key, congestion)
         });
-        let _ = writer.outbox.send(packet.finish());
+        writer.send(session, packet.finish());
     }
 
     fn receive(&mut self, wait: Duration) -> Option<Bytes> {
+        self.writers.values_mut().for_each(|w| w.direct = 0);
         self.inbox.take(wait)
     }
 
