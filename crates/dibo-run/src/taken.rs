@@ -125,7 +125,7 @@ pub fn extras(out: &Path, manifest: &Manifest, pictures: Vec<Extra>) -> Result<V
         Some(Extra::new(title, Body::Table(table)))
     };
     let labels = lines(&folder.join("labels.csv"), usize::MAX)?;
-    let most = table("the most suspicious rows", labels.as_ref().map(|labels| suspicious(labels)));
+    let most = table("the most suspicious rows", labels.as_ref().map(suspicious));
     let owners = lines(&folder.join("owners.csv"), 201)?;
     let many = owners.as_ref().is_some_and(|owners| owners.len() > SHOWN + 1);
     let owners = table("labels by owner", owners.map(|owners| shares(&owners)));
