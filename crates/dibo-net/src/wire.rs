@@ -319,8 +319,8 @@ impl Inbox {
 
 /// Longest packet that is sent at once: it fits into one of Zenoh's batches.
 const EXPRESS: usize = 32 << 10;
-/// Longest packet that leaves without the writer's thread, and how many of them: a link's queue in Zenoh holds
-/// as many, so that nobody waits unless the link is stuck.
+/// Longest packet that leaves without the writer's thread, and how many of them: a link's queue in Zenoh
+/// holds as many, so that nobody waits unless the link is stuck.
 const SMALL: usize = 4 << 10;
 const QUEUE: usize = 2;
 
@@ -363,8 +363,8 @@ impl Wire {
     }
 }
 
-/// The way to one process, with a thread that sends: large messages leave while gradients are computed, and one slow link
-/// does not hold up the others.
+/// The way to one process, with a thread that sends: large messages leave while gradients are computed, and
+/// one slow link does not hold up the others.
 struct Writer {
     key: String,
     congestion: CongestionControl,

@@ -1,6 +1,6 @@
 //! Arrays in a GPU's memory as others see them without a copy: PyTorch through the CUDA array interface, JAX
 //! through DLPack. One of the two rooms of this crate with `unsafe`.
-use crate::device::Gpu;
+use dibo_cuda::Gpu;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
