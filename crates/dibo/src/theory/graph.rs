@@ -505,4 +505,38 @@ mod tests {
             }
         }
     }
+
+    /// The proof's constants hold (ab)⁻ⁿ. A ring needs none of it: its vectors are uniform, and both what is
+    /// proved and what is seen fall like powers of n. On a digraph where agent i hears i + 1 and agent 0 alone,
+    /// α really halves with every agent, and the proved contraction with it; the contraction itself does not.
+    #[test]
+    fn constants_can_fall_exponentially_where_contraction_does_not() {
+        let facts = |sequence: Sequence| constants(&sequence, 30).mixing.unwrap();
+        let ring = |n: usize| facts(Sequence::uniform(Static::ring(n)));
+        let fan = |n: usize| {
+            let edges = (1..n).flat_map(|i| [(i, i - 1), (0, i)]);
+            DiGraph::from_edges(n, edges.collect::<std::collections::BTreeSet<_>>())
+        };
+        let (few, many) = (ring(6), ring(12));
+        assert!((few.alpha.0 - 1.0).abs() < 1e-12 && (many.alpha.0 - 1.0).abs() < 1e-12);
+        // c = a²/(α D K) = n/4 / ((n−1) · n(n−1)/2), and 1 − cos²(π/n) of a circulant.
+        assert!((few.worst.c / many.worst.c - 121.0 / 25.0).abs() < 1e-9);
+        let squared = few.worst.measured_c / many.worst.measured_c;
+        assert!((3.5..4.0).contains(&squared), "{squared}");
+        let (few, many) =
+            (facts(Sequence::uniform(Static::new(fan(8)))), facts(Sequence::uniform(Static::new(fan(16)))));
+        // α of an agent is α̲/n: eight more agents, eight halves.
+        let halved = (few.alpha.0 / 8.0) / (many.alpha.0 / 16.0);
+        assert!((halved / 256.0 - 1.0).abs() < 0.05, "{halved}");
+        assert!(few.worst.c / many.worst.c > 200.0, "{} {}", few.worst.c, many.worst.c);
+        // Everybody hears agent 0 with a weight of a third at least.
+        assert!(few.rate.0 < 2.0 / 3.0 && many.rate.0 < 2.0 / 3.0, "{:?} {:?}", few.rate, many.rate);
+        // Turned around, the same happens to β.
+        let least = |n: usize| {
+            let turned = Sequence::uniform(Static::new(fan(n).reversed()));
+            stochastic_vectors(&turned, 400).beta[400].iter().copied().fold(f64::INFINITY, f64::min)
+        };
+        let halved = least(8) / least(16);
+        assert!((halved / 256.0 - 1.0).abs() < 0.05, "{halved}");
+    }
 }
