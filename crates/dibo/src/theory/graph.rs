@@ -507,8 +507,9 @@ mod tests {
     }
 
     /// The proof's constants hold (ab)⁻ⁿ. A ring needs none of it: its vectors are uniform, and both what is
-    /// proved and what is seen fall like powers of n. On a digraph where agent i hears i + 1 and agent 0 alone,
-    /// α really halves with every agent, and the proved contraction with it; the contraction itself does not.
+    /// proved and what is seen fall like powers of n. On a digraph where agent i hears i + 1 and agent 0
+    /// alone, α really halves with every agent, and the proved contraction with it; the contraction itself
+    /// does not.
     #[test]
     fn constants_can_fall_exponentially_where_contraction_does_not() {
         let facts = |sequence: Sequence| constants(&sequence, 30).mixing.unwrap();
