@@ -239,26 +239,25 @@ impl DeviceLearning {
         Place { sample: sample as i32, own, label: i32::from(label), factor: factor as f32 }
     }
 
-    /// Accuracy in percent and mean loss of models on samples with true labels: model by model, `models` of
-    /// them `stride` numbers apart.
-    fn score(
+    /// How many of some samples, each with a label, models guess right, and the loss of each: model by model,
+    /// `models` of them `stride` numbers apart, so that with more than one the losses lie piece by piece.
+    fn told(
         &self,
         samples: &Samples,
-        data: &Dataset,
         parameters: u64,
         stride: usize,
         models: usize,
-        which: &[usize],
-    ) -> (f64, f64) {
+        which: &[(usize, u8)],
+    ) -> (i64, Vec<f64>) {
         let Work { model, batch, places } = &mut *self.work();
         let each = (model.texts().unwrap_or(4096) / models.max(1)).max(1);
-        let (mut hits, mut loss) = (0i64, 0.0);
+        let (mut hits, mut all) = (0i64, Vec::with_capacity(which.len() * models));
         for piece in which.chunks(each) {
             places.clear();
-            let of = |i: &usize| Place {
+            let of = |(i, label): &(usize, u8)| Place {
                 sample: *i as i32,
                 own: -1,
-                label: i32::from(data.labels()[*i]),
+                label: i32::from(*label),
                 factor: 0.0,
             };
             (0..models).for_each(|_| places.extend(piece.iter().map(of)));
@@ -276,10 +275,25 @@ impl DeviceLearning {
             });
             let (losses, right) = batch.results(0);
             hits += right.iter().map(|r| i64::from(*r)).sum::<i64>();
-            loss += losses.iter().map(|l| f64::from(*l)).sum::<f64>();
+            all.extend(losses.iter().map(|l| f64::from(*l)));
         }
+        (hits, all)
+    }
+
+    /// Accuracy in percent and mean loss of models on samples with true labels.
+    fn score(
+        &self,
+        samples: &Samples,
+        data: &Dataset,
+        parameters: u64,
+        stride: usize,
+        models: usize,
+        which: &[usize],
+    ) -> (f64, f64) {
+        let labelled: Vec<(usize, u8)> = which.iter().map(|i| (*i, data.labels()[*i])).collect();
+        let (hits, losses) = self.told(samples, parameters, stride, models, &labelled);
         let count = (which.len() * models) as f64;
-        (100.0 * hits as f64 / count, loss / count)
+        (100.0 * hits as f64 / count, losses.iter().sum::<f64>() / count)
     }
 
     /// Metrics of a state on the device; `None` if it lies on the host.
@@ -311,6 +325,8 @@ impl DeviceLearning {
             "agents_accuracy",
             self.score(&self.test, &dealt.test, at, rows.stride(), rows.count(), &some).0,
         ));
+        let found = |which: &[(usize, u8)]| self.told(&self.data, mean.at(), 0, 1, which).1;
+        values.extend(self.host.found_by_model(found));
         if let Some((rows, columns)) =
             find("z").and_then(|z| Some((DeviceRows::of(z.rows)?, z.columns.clone()?)))
         {

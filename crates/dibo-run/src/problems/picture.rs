@@ -58,6 +58,12 @@ pub struct Shown {
     pub good: Option<bool>,
 }
 
+/// Inks of what stands below an image, on a light page and on a dark one.
+const INKS: &str = ":root{color-scheme:light dark}\
+    .given{fill:#666}.good{fill:#1a7f37}.bad{fill:#b35900}.said{fill:#333}\
+    @media screen and (prefers-color-scheme:dark){\
+    .given{fill:#a3adb7}.good{fill:#4ac26b}.bad{fill:#f0883e}.said{fill:#e4e7ea}}";
+
 /// Images side by side as SVG, in cells that a page can wrap; nothing if there are none.
 pub fn drawn(title: &str, images: impl Iterator<Item = Shown>) -> Option<String> {
     let images: Vec<Shown> = images.take(SHOWN).collect();
@@ -68,7 +74,7 @@ pub fn drawn(title: &str, images: impl Iterator<Item = Shown>) -> Option<String>
     let cell = (84, 104);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" data-cell=\"{} {}\" \
-        font-family=\"sans-serif\" font-size=\"11\"><title>{title}</title>",
+        font-family=\"sans-serif\" font-size=\"11\"><title>{title}</title><style>{INKS}</style>",
         COLUMNS * cell.0,
         rows * cell.1,
         cell.0,
@@ -76,17 +82,17 @@ pub fn drawn(title: &str, images: impl Iterator<Item = Shown>) -> Option<String>
     );
     for (place, shown) in images.into_iter().enumerate() {
         let (left, top) = (4 + place % COLUMNS * cell.0, 8 + place / COLUMNS * cell.1);
-        let colour = match shown.good {
-            Some(true) => "#1a7f37",
-            Some(false) => "#b35900",
-            None => "#333",
+        let ink = match shown.good {
+            Some(true) => "good",
+            Some(false) => "bad",
+            None => "said",
         };
         write!(
             svg,
             "<image x=\"{left}\" y=\"{top}\" width=\"64\" height=\"64\" style=\"image-rendering:pixelated\" \
             href=\"data:image/png;base64,{}\"/>\
-             <text x=\"{left}\" y=\"{}\" fill=\"#777\">{}</text><text x=\"{left}\" \
-             y=\"{}\" fill=\"{colour}\">{}</text>",
+             <text x=\"{left}\" y=\"{}\" class=\"given\">{}</text><text x=\"{left}\" \
+             y=\"{}\" class=\"{ink}\">{}</text>",
             base64(&shown.png?),
             top + 77,
             escaped(&shown.first),

@@ -72,6 +72,7 @@ pub(super) fn list(task: &Task) -> Vec<Metric> {
             all.extend([Metric::plain("tau", "τ"), Metric::plain("norm_gap", "‖y‖² − ‖z‖²")])
         }
         Task::Cleaning { .. } => all.extend([
+            Metric::higher("auc_model", "area under the ROC curve by the model", ""),
             Metric::plain("psi_moved", "mean change of ψ"),
             Metric::higher("auc", "area under the ROC curve", ""),
             Metric::higher("precision", "precision", ""),
@@ -84,7 +85,53 @@ pub(super) fn list(task: &Task) -> Vec<Metric> {
     all
 }
 
+/// What a model says of samples: how many it guesses right, the sum of their cross-entropies, and each.
+#[derive(Default)]
+struct Told {
+    hits: usize,
+    loss: f64,
+    losses: Vec<f64>,
+}
+
 impl<T: Real> Learning<T> {
+    /// What a model says of samples of a data set, `sample(0), …, sample(count − 1)`, each with a label.
+    fn told(
+        &self,
+        w: &[T],
+        data: &Dataset,
+        count: usize,
+        sample: impl Fn(usize) -> (usize, u8) + Sync,
+    ) -> Told {
+        let all: Vec<_> = pieces(count, self.net.rows()).collect();
+        let results: Mutex<Vec<Option<(usize, Vec<f64>)>>> = Mutex::new(vec![None; all.len()]);
+        self.threads.ranges(all.len(), 1, |_, some| {
+            // A workspace of its own: those of the iterations may hold a few rows only.
+            let mut s = self.net.scratch(count);
+            for i in some {
+                let rows = all[i].len();
+                for (r, j) in all[i].clone().enumerate() {
+                    let (at, label) = sample(j);
+                    self.net.load(&mut s, r, data.image(at), &self.scale, &self.shift);
+                    s.labels[r] = label;
+                }
+                self.net.forward(&mut s, rows, w);
+                let hits =
+                    self.net.guesses(&s, rows).zip(&s.labels).filter(|(g, l)| *g == **l as usize).count();
+                self.net.entropy(&mut s, rows);
+                let told = Some((hits, s.losses[..rows].to_vec()));
+                results.lock().expect("no thread panics with the lock")[i] = told;
+            }
+        });
+        let mut told = Told::default();
+        let results = results.into_inner().expect("no thread panics with the lock");
+        for (hits, losses) in results.into_iter().flatten() {
+            told.hits += hits;
+            told.loss += losses.iter().sum::<f64>();
+            told.losses.extend(losses);
+        }
+        told
+    }
+
     /// Accuracy in percent and mean cross-entropy of a model on samples `sample(0), …, sample(count − 1)` of
     /// a data set with true labels.
     pub fn score(
@@ -94,29 +141,11 @@ impl<T: Real> Learning<T> {
         count: usize,
         sample: impl Fn(usize) -> usize + Sync,
     ) -> (f64, f64) {
-        let all: Vec<_> = pieces(count, self.net.rows()).collect();
-        let results = Mutex::new(vec![(0, 0.0); all.len()]);
-        self.threads.ranges(all.len(), 1, |_, some| {
-            // A workspace of its own: those of the iterations may hold a few rows only.
-            let mut s = self.net.scratch(count);
-            for i in some {
-                let rows = all[i].len();
-                for (r, j) in all[i].clone().enumerate() {
-                    let at = sample(j);
-                    self.net.load(&mut s, r, data.image(at), &self.scale, &self.shift);
-                    s.labels[r] = data.labels()[at];
-                }
-                self.net.forward(&mut s, rows, w);
-                let hits =
-                    self.net.guesses(&s, rows).zip(&s.labels).filter(|(g, l)| *g == **l as usize).count();
-                self.net.entropy(&mut s, rows);
-                let loss = s.losses[..rows].iter().sum::<f64>();
-                results.lock().expect("no thread panics with the lock")[i] = (hits, loss);
-            }
+        let told = self.told(w, data, count, |j| {
+            let at = sample(j);
+            (at, data.labels()[at])
         });
-        let results = results.into_inner().expect("no thread panics with the lock");
-        let (hits, loss) = results.iter().fold((0, 0.0), |(h, l), r| (h + r.0, l + r.1));
-        (100.0 * hits as f64 / count as f64, loss / count as f64)
+        (100.0 * told.hits as f64 / count as f64, told.loss / count as f64)
     }
 
     /// Accuracy of a model on the test set in percent.
@@ -152,6 +181,9 @@ impl<T: Real> Learning<T> {
         let own = (0..model.rows.count())
             .map(|i| self.score(model.row(i), test, tried, |j| j * test.len() / tried).0);
         values.push(("agents_accuracy", own.sum::<f64>() / model.rows.count() as f64));
+        values.extend(
+            self.found_by_model(|which| self.told(&w, &self.dealt.data, which.len(), |j| which[j]).losses),
+        );
         let z = find("z").and_then(mean);
         values.extend(z.as_ref().map(|z| ("test_accuracy_z", self.test_accuracy(z))));
         let Some(x) = find("x").filter(|_| bilevel) else { return values };
@@ -164,6 +196,26 @@ impl<T: Real> Learning<T> {
             Task::Cleaning { .. } => values.extend(self.cleaning(&x.to_vecs()).into_iter().flatten()),
         }
         values
+    }
+
+    /// How well a model's probability of given labels tells wrong ones, on at most [`TRIED`] training samples
+    /// an agent: what the model finds without any weights. `losses` are the model's at samples with labels.
+    pub fn found_by_model(
+        &self,
+        losses: impl FnOnce(&[(usize, u8)]) -> Vec<f64>,
+    ) -> Option<(&'static str, f64)> {
+        let Task::Cleaning { .. } = self.task else { return None };
+        let (mut which, mut wrong) = (Vec::new(), Vec::new());
+        for hand in &self.dealt.hands {
+            let have = hand.train.len();
+            let tried = have.min(TRIED);
+            for j in (0..tried).map(|j| j * have / tried) {
+                which.push((hand.train[j] as usize, hand.given[j]));
+                wrong.push(hand.wrong[j]);
+            }
+        }
+        let scores = losses(&which).into_iter().map(|loss| -loss);
+        Some(("auc_model", Cleaning::of(scores.zip(wrong).collect()).auc))
     }
 
     /// How far ψ has moved and what it has found, if these are the ψ of all agents.

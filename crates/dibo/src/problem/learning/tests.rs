@@ -560,6 +560,40 @@ fn weights_are_compared_with_the_truth() {
 }
 
 #[test]
+fn a_model_is_asked_for_given_labels_of_a_thousand_samples_an_agent() {
+    let recipe = Recipe {
+        agents: 2,
+        partition: Partition::Uniform,
+        split: Split::Share(0.9),
+        noise: Noise::Uniform,
+        cr: 0.4,
+        seed: 5,
+    };
+    let dealt = Arc::new(recipe.deal(images(3000, 4, 3, 1), images(30, 4, 3, 2)).unwrap());
+    let task = Task::Cleaning { tau: 0.01, psi: 0.0 };
+    let problem = Learning::<f32>::new(dealt.clone(), Model::Linear, task, Scaling::Unit, 0).unwrap();
+    let is_wrong = |(sample, given): &(usize, u8)| dealt.data.labels()[*sample] != *given;
+    let found = |loss: fn(bool) -> f64| {
+        let of = |which: &[(usize, u8)]| {
+            assert_eq!(which.len(), 2 * metrics::TRIED);
+            for (hand, some) in dealt.hands.iter().zip(which.chunks(metrics::TRIED)) {
+                assert_eq!(hand.train.len(), 1350);
+                for (j, asked) in some.iter().enumerate() {
+                    let at = j * 1350 / metrics::TRIED;
+                    assert_eq!(*asked, (hand.train[at] as usize, hand.given[at]));
+                }
+            }
+            which.iter().map(|asked| loss(is_wrong(asked))).collect()
+        };
+        problem.found_by_model(of).unwrap()
+    };
+    // A label that the model finds unlikely has the larger loss.
+    assert_eq!(found(|wrong| f64::from(u8::from(wrong))), ("auc_model", 1.0));
+    assert_eq!(found(|wrong| f64::from(u8::from(!wrong))), ("auc_model", 0.0));
+    assert_eq!(found(|_| 0.3), ("auc_model", 0.5));
+}
+
+#[test]
 fn fab_cleans_and_the_metrics_see_it() {
     use crate::algorithm::{Algorithm, fab::Fab};
     use crate::{graph, mixing, network::Simulator};
@@ -596,6 +630,8 @@ fn fab_cleans_and_the_metrics_see_it() {
         (0..300).for_each(|k| state.step(k, &problem, &mut network).unwrap());
         let after = problem.state_metrics(&state.views()).unwrap();
         assert!(get(&after, "auc") > 0.95 && get(&after, "test_accuracy") > 95.0, "{after:?}");
+        // The model alone finds them as well, and found few at its random start.
+        assert!(get(&after, "auc_model") > 0.95 && get(&before, "auc_model") < 0.8, "{before:?} {after:?}");
         assert!(
             get(&after, "f1") > 0.8
                 && get(&after, "test_accuracy_z") > 90.0
