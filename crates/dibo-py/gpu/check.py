@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import os
 import sys
 import time
@@ -494,6 +495,8 @@ def jax_manners() -> None:
             print(f"   {name}: {type(error).__name__}: {str(error).splitlines()[0]}")
         except BaseException as error:
             print(f"   {name}: {type(error).__name__}: {error}  <-- wrong kind")
+        # What a failed run lent is let go, with Python's lock let go as well.
+        gc.collect()
     run = dibo.solve(jax_mlp(4, "ragged", 5), fab, iterations=50, device=DEVICE)
     rows = run.variables["y"]
     where = {device.platform for device in rows.devices()} if isinstance(rows, jax.Array) else {"cpu"}

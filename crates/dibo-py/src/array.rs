@@ -1,5 +1,6 @@
 //! Arrays in a GPU's memory as others see them without a copy: PyTorch through the CUDA array interface, JAX
 //! through DLPack. One of the two rooms of this crate with `unsafe`.
+use crate::memory::Keep;
 use dibo_cuda::Gpu;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::ffi;
@@ -21,7 +22,7 @@ pub struct DeviceArray {
     pub column: usize,
     pub gpu: Arc<Gpu>,
     /// While this array is alive, so is the memory behind it.
-    pub owner: Py<PyAny>,
+    pub keep: Keep,
 }
 
 impl DeviceArray {
@@ -97,7 +98,7 @@ impl DeviceArray {
     }
 
     /// The whole rows of which this array is columns, with their padding; nothing lies between their numbers.
-    fn padded(&self, py: Python<'_>) -> DeviceArray {
+    fn padded(&self) -> DeviceArray {
         let mut shape = self.shape.clone();
         if let ([_, width], [stride, _]) = (&mut shape[..], &self.strides[..]) {
             *width = stride / self.bytes;
@@ -109,7 +110,7 @@ impl DeviceArray {
             bytes: self.bytes,
             column: 0,
             gpu: self.gpu.clone(),
-            owner: self.owner.clone_ref(py),
+            keep: self.keep.clone(),
         }
     }
 
@@ -128,7 +129,7 @@ impl DeviceArray {
                 "{bytes} bytes do not fill an array of shape {shape:?}"
             )));
         }
-        // SAFETY: the array lies in the memory that its owner keeps, and has so many bytes with nothing
+        // SAFETY: the array lies in memory that it keeps, and has so many bytes with nothing
         // between; the caller vouches for what it copies from.
         unsafe { self.gpu.copy(self.address, address, bytes) };
         self.health()
@@ -172,8 +173,10 @@ struct Lent {
     /// Shape and strides, in numbers, where the tensor points to.
     #[allow(dead_code)]
     axes: (Box<[i64]>, Box<[i64]>),
+    /// Nothing of Python's: JAX lets go of arrays with Python's lock let go, too, also in threads that hold
+    /// it as far as anybody here could tell.
     #[allow(dead_code)]
-    owner: Py<PyAny>,
+    keep: Keep,
 }
 
 impl Lent {
@@ -191,7 +194,7 @@ impl Lent {
             byte_offset: 0,
         };
         let managed = Managed { tensor, context: std::ptr::null_mut(), deleter: Some(delete) };
-        let lent = Box::into_raw(Box::new(Lent { managed, axes, owner: array.owner.clone_ref(py) }));
+        let lent = Box::into_raw(Box::new(Lent { managed, axes, keep: array.keep.clone() }));
         // SAFETY: `lent` was made above and is nobody else's; what the tensor points to are boxes, which stay
         // where they are when they move. The capsule frees it unless somebody took it, who then does.
         unsafe {

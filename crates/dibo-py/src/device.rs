@@ -2,6 +2,7 @@
 //! `cuda` there is none, which is said in one line.
 #[cfg(feature = "cuda")]
 use crate::array::DeviceArray;
+use crate::memory::Lender;
 use dibo::rows::{Real, Rows};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -22,14 +23,14 @@ fn missing(what: impl std::fmt::Display) -> PyErr {
 pub fn lent<T: Real>(
     rows: &Rows<T>,
     columns: Option<Range<usize>>,
-    owner: &Bound<'_, PyAny>,
+    lender: &Bound<'_, Lender>,
 ) -> PyResult<Option<Py<PyAny>>> {
     let Some(device) = rows.device() else { return Ok(None) };
     let lent = dibo_cuda::lent(device).map_err(PyRuntimeError::new_err)?;
-    let (py, bytes) = (owner.py(), size_of::<T>());
+    let (py, bytes) = (lender.py(), size_of::<T>());
     let array = |address: u64, shape: Vec<usize>, strides: Vec<usize>, column: usize| {
-        let (gpu, owner) = (lent.gpu.clone(), owner.clone().unbind());
-        Py::new(py, DeviceArray { address, shape, strides, bytes, column, gpu, owner })
+        let (gpu, keep) = (lent.gpu.clone(), lender.get().0.clone());
+        Py::new(py, DeviceArray { address, shape, strides, bytes, column, gpu, keep })
     };
     let widths = rows.widths();
     if columns.is_none() && widths.iter().any(|w| *w != rows.width()) {
@@ -48,7 +49,7 @@ pub fn lent<T: Real>(
 pub fn lent<T: Real>(
     _rows: &Rows<T>,
     _columns: Option<Range<usize>>,
-    _owner: &Bound<'_, PyAny>,
+    _lender: &Bound<'_, Lender>,
 ) -> PyResult<Option<Py<PyAny>>> {
     Ok(None)
 }

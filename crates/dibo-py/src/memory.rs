@@ -29,7 +29,7 @@ impl Keep {
 /// The owner of lent arrays, as NumPy sees it: while one of them is alive, so is the memory behind it, also
 /// after the run.
 #[pyclass(frozen, module = "dibo._core")]
-pub struct Lender(#[allow(dead_code)] Keep);
+pub struct Lender(#[cfg_attr(not(feature = "cuda"), allow(dead_code))] pub Keep);
 
 impl Lender {
     /// A lender that keeps what is put there.
@@ -139,11 +139,11 @@ impl<T: Number> Arrays<T> {
                 Some(private) if v == 0 => (private, None),
                 _ => (&stack.shared, Some(stack.cut(v))),
             };
-            let array = device::lent(rows, columns, lender.as_any())?;
+            let array = device::lent(rows, columns, lender)?;
             let array = array.ok_or_else(|| PyRuntimeError::new_err("rows lie partly on the host"))?;
             shown.push(Shown { array, copy: None });
         }
-        let rows = device::lent(&stack.shared, Some(0..stack.shared.stride()), lender.as_any())?;
+        let rows = device::lent(&stack.shared, Some(0..stack.shared.stride()), lender)?;
         Ok(Arrays { shown, rows, address: address(stack) })
     }
 
@@ -188,7 +188,7 @@ impl<T: Number> Arrays<T> {
 
 /// A view as Python sees it, one row an agent: a copy, filled up with zeros; lent where it lies on a GPU.
 pub fn shown<T: Number>(lender: &Bound<'_, Lender>, view: &View<'_, T>) -> PyResult<Py<PyAny>> {
-    if let Some(array) = device::lent(view.rows, view.columns.clone(), lender.as_any())? {
+    if let Some(array) = device::lent(view.rows, view.columns.clone(), lender)? {
         return Ok(array);
     }
     let rows = view.to_vecs();
