@@ -55,8 +55,11 @@ pub fn new(registry: &Registry, options: Options) -> Result<()> {
     };
     let text = text(registry, &choice)?;
     std::fs::write(&choice.file, &text).with_context(|| format!("cannot write {place}"))?;
-    // What was written is read as every command would.
-    registry.load(&Request { file: place.clone(), ..Request::default() })?;
+    // What was written is read as every command would; what no command takes is not left behind.
+    if let Err(error) = registry.load(&Request { file: place.clone(), ..Request::default() }) {
+        let _ = std::fs::remove_file(&choice.file);
+        return Err(error);
+    }
     let next = format!(
         "{place}: `check {place}` says what to expect, `tune {place}` finds steps, `run {place}` runs it"
     );

@@ -176,8 +176,9 @@ pub fn go(
     let (manifest, curves) = runner::run(&experiment, &options)?;
     if !stop::asked() {
         then(&manifest)?;
-        peer::compare(&experiment, peers, out)?;
     }
+    // A program that fails costs its own lines of the report, not those of runs that are done.
+    let compared = if stop::asked() { Ok(()) } else { peer::compare(&experiment, peers, out) };
     keep(registry, &experiment, out, &manifest, &curves)?;
     folder.finish()?;
     if let Some(server) = server {
@@ -187,6 +188,7 @@ pub fn go(
         let reason = run.reason.as_deref().unwrap_or("an invariant is broken");
         say!("{}, seed {}: stopped, {reason}", manifest.series[run.series].label, run.seed);
     }
+    compared?;
     if stop::asked() {
         say!("stopped early; the same command goes on from here");
         return Ok(ExitCode::from(130));

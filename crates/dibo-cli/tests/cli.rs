@@ -136,6 +136,12 @@ fn bad_input_gets_one_clear_line_and_exit_code_2() {
         ("lambda = [20, 60]", "", &["bad.toml:18", "missing field `lambda`"]),
         ("[run]", "[rum]", &["bad.toml:14", "rum"]),
         ("[[figure]]", "[[figures]]", &["bad.toml:25", "figures"]),
+        ("eta_y = 0.1", "eta_y = 0.1\nlabel = 3", &["bad.toml:24", "label is 3", "label = \"3\""]),
+        (
+            "[run]",
+            "[[case]]\nname = \"a\"\n\n[[case]]\nname = \"a\"\ngraph.nu = 0.4\n\n[run]",
+            &["bad.toml:18", "two cases are called 'a'"],
+        ),
         ("title = ", "title ", &["bad.toml:1"]),
     ];
     for (from, to, expected) in cases {
@@ -220,6 +226,52 @@ fn a_stopped_run_goes_on_to_the_same_bits() {
             .collect::<Vec<_>>()
     };
     assert_eq!(values("whole"), values("parts"));
+}
+
+/// However far the next evaluation is, a run that is told to stop keeps what it has.
+#[test]
+fn a_run_without_evaluations_stops_at_once_and_keeps_a_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("small.toml"), SMALL).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dibo"))
+        .current_dir(folder.path())
+        .args(["run", "small.toml", "--quiet", "--out", "o"])
+        .args(["--set", "run.iterations=1000000000", "--set", "run.every=1000000000"])
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let runs = folder.path().join("o/runs");
+    while !runs.is_dir() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let asked = std::time::Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if asked.elapsed().as_secs() > 60 {
+            child.kill().unwrap();
+            panic!("it did not stop within a minute");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    assert_eq!(status.code(), Some(130));
+    assert!(std::fs::read_dir(&runs).unwrap().count() > 0, "nothing was kept");
+}
+
+/// A program that is compared with fails: what was computed before is kept, and the failure is said.
+#[test]
+fn a_peer_that_fails_costs_no_report() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("small.toml"), SMALL).unwrap();
+    let output = dibo(folder.path(), &["run", "small.toml", "--quiet", "--out", "o", "--peer", "false"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    for file in ["report.html", "curves.csv", "manifest.json"] {
+        assert!(folder.path().join("o").join(file).exists(), "{file} is missing");
+    }
 }
 
 #[test]

@@ -178,9 +178,19 @@ fn what_is_private_is_not_missed() {
     };
     let said = gather();
     assert!(said.contains("every bit of every row and metric is the simulator's"), "{said}");
+    assert!(!said.contains("are not here"), "{said}");
     std::fs::remove_dir_all(folder.path().join("o/agents/3")).unwrap();
     let said = gather();
     assert!(said.contains("compared: the rows of 3 of 5 agents"), "{said}");
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("the folders of agents 3, 4 are not here: gradients, memory and wire"), "{said}");
+    // A run that was never begun is missed.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dibo"));
+    command.current_dir(folder.path()).args(["gather", "small.toml", "--out", "o", "--seeds", "3"]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("of 3 runs are not done"), "{said}");
 }
 
 /// From one folder a process runs once; `dibo status` shows what it waits for.

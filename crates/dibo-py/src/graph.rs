@@ -1,5 +1,5 @@
 //! Graphs as Python describes them.
-use dibo::graph::{self, DiGraph, Disconnected, GraphSequence, List, Loss, Redraw, check_connected};
+use dibo::graph::{self, DiGraph, Disconnected, GraphSequence, List, Loss, Redraw};
 use dibo::mixing::{Matrix, Mixing, Rule, Sequence};
 use numpy::PyArray2;
 use pyo3::exceptions::PyValueError;
@@ -109,7 +109,7 @@ impl Graph {
         });
         let checked: Result<(), Disconnected> = match window {
             0 => Ok(()),
-            window => check_connected(sequence.graphs(), window, iterations),
+            window => sequence.check_connected(window, iterations),
         };
         let advice = "give window= (iterations whose links together connect all agents), or window=0 to run \
             all the same";

@@ -128,7 +128,7 @@ impl Registry {
 
     /// A text to be read.
     pub fn source(&self, name: String, text: &str) -> Source {
-        Source { name, text: text.to_string(), lists: self.lists() }
+        Source { name, text: text.to_string(), lists: self.lists(text) }
     }
 
     /// Reads an experiment from its text.
@@ -155,6 +155,11 @@ impl Registry {
             return Err(head.error("claims", format!("claims: nobody judges '{id}'{close}")));
         }
         let figures_read = figures.iter().map(|f| f.read::<Figure>(&[])).collect::<Result<Vec<_>>>()?;
+        for (i, figure) in figures_read.iter().enumerate() {
+            if figures_read[..i].iter().any(|earlier| earlier.name == figure.name) {
+                return Err(figures[i].error("name", format!("two figures are called '{}'", figure.name)));
+            }
+        }
         let size = |(block, Case { sections: [p, g, r, a], .. }): &(&Section<'_>, &Case<'_>)| {
             let over = |section: &Section<'_>, case: &Section<'_>| section.overlaid(case).combinations();
             over(&problem, p) * over(&graph, g) * over(&run, r) * over(block, a)
@@ -204,6 +209,11 @@ impl Registry {
         a: &Section<'_>,
     ) -> Result<Setting> {
         let (problem, algorithm, entry) = self.read(p, a)?;
+        for key in ["label", "group"] {
+            if let Some((_, value)) = a.settings().find(|(k, v)| *k == key && v.text().is_none()) {
+                return Err(a.error(key, format!("{key} is {value}; it must be text: {key} = \"{value}\"")));
+            }
+        }
         let name = a.get("label").unwrap_or(entry.label);
         let mut series = Series {
             name: name.into(),
@@ -310,6 +320,12 @@ impl<'a> Parts<'a> {
         let Some(problem) = problem else { bail!("{}: [problem] is missing", source.name) };
         if cases.is_empty() {
             cases.push(Case { name: None, sections: [none()?, none()?, none()?, none()?] });
+        }
+        for (i, case) in cases.iter().enumerate().filter(|(_, case)| case.name.is_some()) {
+            if cases[..i].iter().any(|earlier| earlier.name == case.name) {
+                let name = case.name.as_deref().unwrap_or_default();
+                return Err(case.sections[3].error("case", format!("two cases are called '{name}'")));
+            }
         }
         let (graph, run) = (graph.map_or_else(none, Ok)?, run.map_or_else(none, Ok)?);
         Ok(Parts { head, problem, graph, run, algorithms, figures, cases })

@@ -378,7 +378,7 @@ impl Graph {
     pub fn window(&self, graphs: &dyn GraphSequence) -> Option<usize> {
         match (self.common.allow_disconnected || self.kind.apart(), self.common.window) {
             (true, _) => None,
-            (false, 0) => Some(self.kind.window(graphs) * self.common.turns),
+            (false, 0) => Some(self.kind.window(graphs).saturating_mul(self.common.turns)),
             (false, window) => Some(window),
         }
     }

@@ -122,9 +122,12 @@ impl Registry {
         self
     }
 
-    /// Keys whose lists are values.
-    pub(crate) fn lists(&self) -> Vec<&'static str> {
-        let own = self.problems.iter().flat_map(|p| p.lists.iter().copied());
+    /// Keys whose lists are values in a file's text: those of its problem, of any where it names none.
+    pub(crate) fn lists(&self, text: &str) -> Vec<&'static str> {
+        let file = text.parse::<toml::Table>().unwrap_or_default();
+        let kind = file.get("problem").and_then(|p| p.get("kind")?.as_str());
+        let meant = self.problems.iter().filter(|p| kind.is_none_or(|kind| p.name == kind));
+        let own = meant.flat_map(|p| p.lists.iter().copied());
         ["phases", "weights", "claims", "seeds"].into_iter().chain(own).collect()
     }
 

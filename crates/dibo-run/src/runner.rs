@@ -458,6 +458,9 @@ impl<T: Real> Watcher<'_, T> {
     }
 }
 
+/// Iterations after which the bar moves and the clock is looked at.
+const SEEN: usize = 200;
+
 impl<T: Real> Watch<T> for Watcher<'_, T> {
     fn measure(&mut self, k: usize, views: &[View<'_, T>]) -> dibo::Result<(Values, Option<String>)> {
         let seen = self.theory.as_mut().map(|t| t.look(k, views)).transpose()?.unwrap_or_default();
@@ -472,9 +475,18 @@ impl<T: Real> Watch<T> for Watcher<'_, T> {
         if let Some(feed) = self.feed {
             show(feed, sample);
         }
-        if sample.k >= self.seen + 200 {
+        if sample.k >= self.seen + SEEN {
             self.moved_to(sample.k);
         }
+    }
+
+    /// Wishes are heard after every iteration, however rare evaluations are; the clock is looked at now and
+    /// then, since an iteration may take less time than that.
+    fn pause(&mut self, k: usize) -> bool {
+        if k >= self.seen + SEEN {
+            self.moved_to(k);
+        }
+        stop::asked() || self.keeps != stop::keeps() || k.is_multiple_of(SEEN) && self.checkpoint_due()
     }
 
     fn checkpoint_due(&mut self) -> bool {

@@ -4,7 +4,7 @@ use crate::plan::RunKeys;
 use crate::problems::Kind;
 use anyhow::{Context, Result, bail};
 use dibo::algorithm::{AnyAlgorithm, Mixes, Parameters};
-use dibo::graph::{Loss, check_connected};
+use dibo::graph::Loss;
 use dibo::mixing::Sequence;
 use dibo_report::results::Series;
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ impl Setting {
     pub fn check_graph(&self, seed: u64, folder: &Path) -> Result<()> {
         let graphs = self.graphs(seed, folder)?;
         let Some(window) = self.graph.window(graphs.graphs()) else { return Ok(()) };
-        let Err(e) = check_connected(graphs.graphs(), window, self.run.iterations) else { return Ok(()) };
+        let Err(e) = graphs.check_connected(window, self.run.iterations) else { return Ok(()) };
         // Links that connect all agents over several iterations are what `window` is for.
         let way_out = match connecting_window(&graphs, self.run.iterations) {
             Some(c) => format!("over {c} iterations together they are: set window = {c}, or"),
@@ -116,7 +116,7 @@ impl Setting {
 /// The number of iterations over which the links together connect everybody, if a small one will do.
 fn connecting_window(graphs: &Sequence, iterations: usize) -> Option<usize> {
     let most = graphs.period().unwrap_or(32).clamp(2, 256);
-    (2..=most).find(|c| check_connected(graphs.graphs(), *c, iterations).is_ok())
+    (2..=most).find(|c| graphs.check_connected(*c, iterations).is_ok())
 }
 
 /// The digest of a file's contents; read once in the life of this process.

@@ -8,7 +8,7 @@ static WATCHING: AtomicBool = AtomicBool::new(false);
 static SIGNALLED: AtomicBool = AtomicBool::new(false);
 static KEEP: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether it was asked to stop: every run stops at its next evaluation and writes a checkpoint.
+/// Whether it was asked to stop: every run stops after its iteration and writes a checkpoint.
 pub fn asked() -> bool {
     STOP.load(Relaxed)
 }
@@ -41,7 +41,7 @@ pub fn ask() {
     STOP.store(true, Relaxed);
 }
 
-/// The wish that every run keeps a checkpoint at its next evaluation, and goes on.
+/// The wish that every run keeps a checkpoint after its iteration, and goes on.
 pub fn ask_to_keep() {
     KEEP.fetch_add(1, Relaxed);
 }

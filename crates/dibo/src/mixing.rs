@@ -1,6 +1,6 @@
 //! Mixing matrices: row-stochastic `A` for pulling and column-stochastic `B` for pushing, as two types that
 //! cannot be swapped.
-use crate::graph::{DiGraph, GraphSequence};
+use crate::graph::{DiGraph, Disconnected, GraphSequence, check_connected};
 use crate::kernels::Weights;
 use crate::rows::Real;
 use std::sync::Arc;
@@ -241,11 +241,7 @@ impl Sequence {
                     ));
                 }
             }
-            let linked = |i: usize, j: usize| a[i][j] > 0.0 || b[i][j] > 0.0;
-            graphs.push(DiGraph::from_edges(
-                n,
-                (0..n).flat_map(|i| (0..n).map(move |j| (j, i))).filter(|(j, i)| linked(*i, *j)),
-            ));
+            graphs.push(linked(n, |i, j| a[i][j] > 0.0 || b[i][j] > 0.0));
         }
         Ok(Sequence {
             graphs: Arc::new(crate::graph::List::new(graphs)),
@@ -263,6 +259,23 @@ impl Sequence {
         self.weigh(0, &mut first);
         self.frozen = Some(Arc::new(first));
         self
+    }
+
+    /// Links over which numbers are pulled, and over which they are pushed, where given matrices A and B have
+    /// links of their own; one sequence for both elsewhere.
+    pub fn sides(&self) -> Vec<Arc<dyn GraphSequence>> {
+        let Rule::Given(matrices) = &self.rule else { return vec![self.graphs.clone()] };
+        let of = |side: fn(&(Matrix, Matrix)) -> &Matrix| -> Arc<dyn GraphSequence> {
+            let graphs = matrices.iter().map(|pair| linked(side(pair).len(), |i, j| side(pair)[i][j] > 0.0));
+            Arc::new(crate::graph::List::new(graphs.collect()))
+        };
+        vec![of(|(a, _)| a), of(|(_, b)| b)]
+    }
+
+    /// Checks that everybody reaches everybody over windows of iterations, by what is pulled and by what is
+    /// pushed.
+    pub fn check_connected(&self, window: usize, iterations: usize) -> Result<(), Disconnected> {
+        self.sides().iter().try_for_each(|side| check_connected(&**side, window, iterations))
     }
 
     /// The graphs alone.
@@ -435,6 +448,12 @@ fn unbalanced(m: &Mixing<f64>) -> Option<(&'static str, usize, f64)> {
     column.or_else(|| find(rows).map(|(i, s)| ("what others give", i, s)))
 }
 
+/// The graph with a link from j to i wherever `link(i, j)`.
+fn linked(n: usize, link: impl Fn(usize, usize) -> bool) -> DiGraph {
+    let all = (0..n).flat_map(|i| (0..n).map(move |j| (j, i)));
+    DiGraph::from_edges(n, all.filter(|(j, i)| link(*i, *j)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -595,6 +614,37 @@ mod tests {
         let needs = GraphNeeds { doubly_stochastic: false, one_graph: true };
         assert!(sequence.check(needs).unwrap_err().ends_with("change at k = 1"));
         assert_eq!(Sequence::uniform(Cycle::new(5, 0.4, 1)).period(), None);
+    }
+
+    /// Together the two connect everybody, each alone does not.
+    #[test]
+    fn what_is_pulled_and_what_is_pushed_connect_each_alone() {
+        let pairs = vec![
+            vec![0.5, 0.5, 0.0, 0.0],
+            vec![0.5, 0.5, 0.0, 0.0],
+            vec![0.0, 0.0, 0.5, 0.5],
+            vec![0.0, 0.0, 0.5, 0.5],
+        ];
+        let across = vec![
+            vec![0.5, 0.0, 0.5, 0.0],
+            vec![0.0, 0.5, 0.0, 0.5],
+            vec![0.5, 0.0, 0.5, 0.0],
+            vec![0.0, 0.5, 0.0, 0.5],
+        ];
+        let all = vec![vec![0.25; 4]; 4];
+        let check = |list: Vec<(Matrix, Matrix)>, window| {
+            Sequence::given(list).unwrap().check_connected(window, 100).map_err(|e| e.to_string())
+        };
+        assert!(
+            check(vec![(pairs.clone(), across.clone())], 1).unwrap_err().contains("not strongly connected")
+        );
+        assert!(check(vec![(pairs.clone(), all.clone())], 1).is_err());
+        assert!(check(vec![(all.clone(), across.clone())], 1).is_err());
+        assert!(check(vec![(all.clone(), all)], 1).is_ok());
+        let turns = vec![(pairs.clone(), across.clone()), (across, pairs)];
+        assert!(check(turns.clone(), 1).is_err() && check(turns, 2).is_ok());
+        let graphs = Sequence::uniform(crate::graph::OnePeerExponential::new(8));
+        assert!(graphs.check_connected(1, 100).is_err() && graphs.check_connected(3, 100).is_ok());
     }
 
     /// Columns of A may sum to 1 where rows of B do not.

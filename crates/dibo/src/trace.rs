@@ -13,7 +13,7 @@ pub mod table;
 
 use crate::algorithm::{Algorithm, AnyAlgorithm, MakeAny, NAMES, Readable, Visitor, visit_all};
 use crate::error::Error;
-use crate::graph::{DiGraph, Disconnected, List, check_connected};
+use crate::graph::{DiGraph, Disconnected, List};
 use crate::mixing::{Matrix, Sequence};
 use crate::network::Simulator;
 use crate::problem::{Bilevel, PolicyEvaluation, Start};
@@ -153,7 +153,7 @@ pub fn trace(input: &str) -> Result<Value, String> {
     let (n, nx, ny) = (Bilevel::agents(&problem), problem.features(), problem.states());
     let sequence = mixing(&input.graphs, n)?;
     if !input.allow_disconnected {
-        check_connected(sequence.graphs(), 1, usize::MAX).map_err(|e: Disconnected| e.to_string())?;
+        sequence.check_connected(1, usize::MAX).map_err(|e: Disconnected| e.to_string())?;
     }
     for (name, rows, width) in [
         ("x", &input.init.x, nx),

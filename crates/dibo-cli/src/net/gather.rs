@@ -6,11 +6,11 @@ use dibo::engine::{Record, Sample, Watch};
 use dibo::rows::{Real, Threads, View};
 use dibo_net::disk::{ReadFolder, Store};
 use dibo_net::life::{EndRows, end_rows};
-use dibo_net::node::Counts;
+use dibo_net::node::{Counts, agents};
 use dibo_report::live::Live;
 use dibo_report::results::{Folder, MemoryUse};
 use dibo_run::door::{Place, Ready, Visit, open};
-use dibo_run::{Experiment, Registry, runner, say};
+use dibo_run::{Experiment, Registry, fold, runner, say};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
@@ -46,9 +46,13 @@ pub fn gather(registry: &Registry, options: GatherOptions) -> Result<ExitCode> {
     );
     let agents = experiment.settings[0].agents(&experiment.folder)?;
     let all = Gathered { registry, experiment: &experiment, out: &out, processes, agents };
-    all.report(began, started)?;
+    let missing = all.report(began, started)?;
     if options.verify {
         all.verify()?;
+    }
+    if missing > 0 {
+        say!("{missing} of {} runs are not done", runner::jobs(&experiment).len());
+        return Ok(ExitCode::from(2));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -115,8 +119,16 @@ impl Gathered<'_> {
         Some(SystemTime::now().duration_since(last).ok()?.as_secs_f64())
     }
 
-    /// The report of `dibo run`, with real seconds, and what went over the wire.
-    pub fn report(&self, began: Instant, started: SystemTime) -> Result<()> {
+    /// Agents whose folders are not here, by the rows that a run left.
+    fn elsewhere(&self, s: usize, seed: u64) -> Vec<usize> {
+        let rows = self.processes.iter().filter_map(|p| self.kept::<EndRows>(*p, s, seed, "rows"));
+        let here: BTreeSet<usize> = rows.flatten().map(|row| row.1).collect();
+        (0..self.agents).filter(|agent| !here.is_empty() && !here.contains(agent)).collect()
+    }
+
+    /// The report of `dibo run`, with real seconds, and what went over the wire. Gives how many runs are not
+    /// done.
+    pub fn report(&self, began: Instant, started: SystemTime) -> Result<usize> {
         let jobs = runner::jobs(self.experiment);
         let records: Vec<Option<Record>> = jobs.iter().map(|(s, seed)| self.record(*s, *seed)).collect();
         ensure!(
@@ -125,6 +137,7 @@ impl Gathered<'_> {
             self.experiment.name,
             self.out.display()
         );
+        let missing = records.iter().filter(|record| record.is_none()).count();
         let sum = |of: &dyn Fn(&Sample) -> f64| {
             records.iter().flatten().filter_map(|r| r.samples.last()).map(of).sum::<f64>()
         };
@@ -174,7 +187,17 @@ impl Gathered<'_> {
         if let Some(most) = memory.max() {
             say!("memory:  {:.1} MB at most in one of {} processes", most as f64 / 1e6, self.processes.len());
         }
-        Ok(())
+        let elsewhere = jobs.first().map(|(s, seed)| self.elsewhere(*s, *seed)).unwrap_or_default();
+        if !elsewhere.is_empty() {
+            let who = agents(elsewhere);
+            say!(
+                "{}",
+                fold(&format!(
+                    "the folders of {who} are not here: gradients, memory and wire are the others'"
+                ))
+            );
+        }
+        Ok(missing)
     }
 
     /// Compares rows and metrics of every process whose folder is here with the simulator's.

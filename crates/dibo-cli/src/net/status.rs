@@ -174,7 +174,8 @@ pub fn status(registry: &Registry, options: StatusOptions) -> Result<ExitCode> {
         for c in status.board.contacts.iter().filter(|c| all.iter().all(|s| s.board.agents != c.agents)) {
             let waits = waits(&c.waits, c.done);
             let who = agents(c.agents.iter().copied());
-            say!("  {who}, elsewhere: round {}, heard {:.1} s ago, {waits}", c.round, c.heard);
+            let heard = c.heard + now.saturating_sub(status.at) as f64;
+            say!("  {who}, elsewhere: round {}, heard {heard:.1} s ago, {waits}", c.round);
         }
     }
     Ok(ExitCode::SUCCESS)

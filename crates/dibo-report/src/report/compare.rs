@@ -143,8 +143,13 @@ fn differences(parts: &[Part]) -> Option<Extra> {
     let mut measures = table::main_metrics(&parts[0].manifest);
     measures.extend(["iterations", "seconds", "bytes"].map(String::from));
     let labels = parts[0].manifest.series.iter().map(|series| &series.label);
-    for label in labels {
-        let place = |part: &Part| part.manifest.series.iter().position(|series| series.label == *label);
+    for (at, label) in labels.clone().enumerate() {
+        // Of series that are called alike, the first goes with the first, the second with the second.
+        let before = labels.clone().take(at).filter(|earlier| *earlier == label).count();
+        let place = |part: &Part| {
+            let alike = part.manifest.series.iter().enumerate().filter(|(_, series)| series.label == *label);
+            alike.map(|(place, _)| place).nth(before)
+        };
         let Some(places) = parts.iter().map(place).collect::<Option<Vec<usize>>>() else { continue };
         for measure in &measures {
             let ends: Vec<BTreeMap<u64, f64>> =
@@ -184,10 +189,14 @@ fn difference(measure: &str, first: &BTreeMap<u64, f64>, second: &BTreeMap<u64, 
     if first.is_empty() || second.is_empty() {
         return "–".into();
     }
-    let paired: Vec<f64> = second.iter().filter_map(|(seed, value)| Some(value - first.get(seed)?)).collect();
+    let pairs = || second.iter().filter_map(|(seed, value)| Some((*first.get(seed)?, *value)));
     let mean = |ends: &BTreeMap<u64, f64>| ends.values().sum::<f64>() / ends.len() as f64;
-    let values = if paired.is_empty() { vec![mean(second) - mean(first)] } else { paired };
-    let (by, from) = (average::mean_sd(&values).0, mean(first));
+    // A part is one of what it is compared with: where seeds are paired, of the same seeds.
+    let (values, from) = match pairs().count() {
+        0 => (vec![mean(second) - mean(first)], mean(first)),
+        count => (pairs().map(|(a, b)| b - a).collect(), pairs().map(|(a, _)| a).sum::<f64>() / count as f64),
+    };
+    let by = average::mean_sd(&values).0;
     let sign = if by > 0.0 { "+" } else { "" };
     let part = match from != 0.0 && by != 0.0 {
         true => format!(" ({sign}{} %)", percent(100.0 * by / from.abs())),

@@ -62,6 +62,7 @@ pub fn page(
         head => outcome.head, right => outcome.right, rows => outcome.rows,
         cost => cost.map(|cost| context! { head => cost.head, right => cost.right, rows => cost.rows }),
         leads,
+        best => manifest.runs.iter().any(|run| run.best.is_some()),
         figures,
         claims => claims.iter().map(judged).collect::<Vec<_>>(),
         extras => extras.iter().map(added).collect::<Vec<_>>(),

@@ -403,6 +403,31 @@ fn the_curves_of_many_runs_fit_a_page() {
     assert_eq!(data["figures"][0]["panels"][0]["items"][1]["series"], 1);
 }
 
+/// Two series that are called alike keep their own numbers, and a part is one of the seeds that both have.
+#[test]
+fn folders_side_by_side_compare_like_with_like() {
+    let dir = folder("alike");
+    let mut folders = Vec::new();
+    for (name, worse) in [("old", 1.0), ("new", 3.0)] {
+        let value = |s: usize, seed: u64, _| worse * (1.0 + s as f64) + seed as f64;
+        let (mut manifest, curves) = results(value, &[0, 10, 20], "finished");
+        manifest.series[1].label = manifest.series[0].label.clone();
+        if name == "new" {
+            manifest.runs.retain(|run| run.seed == 0);
+        }
+        let own = dir.join(name);
+        std::fs::create_dir_all(&own).unwrap();
+        manifest.write(&own).unwrap();
+        curves.write_csv(&own.join("curves.csv")).unwrap();
+        folders.push(own);
+    }
+    let parts = compare::Part::read(&folders).unwrap();
+    let page = std::fs::read_to_string(compare::write(&dir.join("both"), &parts).unwrap()).unwrap();
+    // Seed 0 ends at 1 and 3 in the first series, at 2 and 6 in the second.
+    assert!(page.contains("+2 (+200 %)") && page.contains("+4 (+200 %)"), "{page}");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
 #[test]
 fn folders_side_by_side_show_what_differs() {
     let dir = folder("compare");

@@ -155,7 +155,7 @@ struct Base<'a> {
 
 impl<'a> Base<'a> {
     fn new(registry: &'a Registry, loaded: &Experiment, options: &Options) -> Result<Self> {
-        let lists_are_values = registry.lists();
+        let lists_are_values = registry.lists(&loaded.text);
         let mut document: DocumentMut = loaded.text.parse().context("the file cannot be edited")?;
         let mut table = chosen(&document, options)?;
         take_case(&mut document, &mut table, options.case.as_deref())?;

@@ -276,6 +276,9 @@ impl std::fmt::Display for Disconnected {
     }
 }
 
+/// Iterations of a window that are looked at beyond the end of a run.
+const LONGEST: usize = 100_000;
+
 /// Looks for the first window `[mC, (m+1)C)` before `iterations` whose links together are not strongly
 /// connected.
 ///
@@ -294,18 +297,28 @@ pub fn check_connected(
     if sequence.connected_by_design() {
         return Ok(());
     }
-    let window = window.max(1);
+    // Longer than a run or a period, a window shows nothing more; nobody waits for one that never ends.
+    let period = sequence.period();
+    let window = window.clamp(1, iterations.max(period.unwrap_or(1).min(LONGEST)).max(1));
     // A periodic sequence shows all its windows within one common multiple of period and window.
-    let last = sequence.period().map_or(iterations, |p| iterations.min(p * window)).max(1);
+    let last = period.map_or(iterations, |p| iterations.min(p.saturating_mul(window))).max(1);
     let mut graph = DiGraph::default();
     for k in (0..last).step_by(window) {
         sequence.fill(k, &mut graph);
         let mut all = graph.clone();
+        let mut apart = all.unreachable_pair();
         for later in k + 1..k + window {
+            if apart.is_none() {
+                break;
+            }
             sequence.fill(later, &mut graph);
+            let links = all.links();
             all = all.union(&graph);
+            if all.links() > links {
+                apart = all.unreachable_pair();
+            }
         }
-        if let Some((from, to)) = all.unreachable_pair() {
+        if let Some((from, to)) = apart {
             return Err(Disconnected { k, window, from, to });
         }
     }

@@ -337,7 +337,12 @@ impl GraphSequence for Turns {
 
     fn period(&self) -> Option<usize> {
         let own = self.0.period()?;
-        (1..=self.1).map(|m| m * own).find(|period| period % self.1 == 0)
+        // The least common multiple; one that no number holds is never seen.
+        let (mut gcd, mut rest) = (own, self.1);
+        while rest > 0 {
+            (gcd, rest) = (rest, gcd % rest);
+        }
+        (own / gcd.max(1)).checked_mul(self.1)
     }
 }
 
@@ -365,6 +370,18 @@ mod tests {
         for n in [1, 2] {
             assert!((0..30).all(|k| Cycle::new(n, 0.5, 1).at(k).unreachable_pair().is_none()));
         }
+    }
+
+    #[test]
+    fn turns_that_never_come_take_no_time() {
+        let ring = |turns| Turns::new(Arc::new(Static::ring(4)), turns);
+        assert_eq!(ring(usize::MAX).period(), Some(usize::MAX));
+        let two: Arc<dyn GraphSequence> = Arc::new(OnePeerExponential::new(4));
+        assert_eq!(Turns::new(two.clone(), usize::MAX).period(), None);
+        assert_eq!((Turns::new(two.clone(), 6).period(), Turns::new(two, 3).period()), (Some(6), Some(6)));
+        assert!(check_connected(&ring(usize::MAX), usize::MAX, 1).is_ok(), "four iterations are enough");
+        assert!(check_connected(&Static::new(DiGraph::from_edges(4, [])), usize::MAX, 1).is_err());
+        assert!(check_connected(&Static::ring(4), usize::MAX, 30).is_ok());
     }
 
     /// Each link is there once in so many iterations, and only together do they connect.

@@ -3,6 +3,7 @@
 use crate::graph::{DiGraph, GraphSequence};
 use crate::mixing::{Mixing, Sequence};
 use nalgebra::{DMatrix, DVector};
+use std::sync::Arc;
 
 /// α_k and β_k for `k = 0..=last`, one number per agent.
 #[derive(Clone, Debug)]
@@ -202,7 +203,7 @@ pub fn constants(sequence: &Sequence, iterations: usize) -> GraphConstants {
     // A window need not divide the period: look at as many periods as it takes to see every phase of a short
     // one.
     let window =
-        smallest_window(sequence.graphs(), if whole { (12 * last).min(last.max(360)) } else { last });
+        smallest_window(&sequence.sides(), if whole { (12 * last).min(last.max(360)) } else { last });
     // Windows go on past the last iteration looked at where the sequence does.
     let mixing = window
         .filter(|_| !lossy && n > 1)
@@ -394,12 +395,14 @@ fn rates(sequence: &Sequence) -> (f64, f64) {
     (mean[0], mean[1])
 }
 
-/// The smallest C such that all whole windows `[mC, (m+1)C)` inside `0..last` are strongly connected.
-pub fn smallest_window(graphs: &dyn GraphSequence, last: usize) -> Option<usize> {
-    let all: Vec<DiGraph> = (0..last).map(|k| graphs.at(k)).collect();
+/// The smallest C such that all whole windows `[mC, (m+1)C)` inside `0..last` are strongly connected, of all
+/// these sequences.
+pub fn smallest_window(sides: &[Arc<dyn GraphSequence>], last: usize) -> Option<usize> {
+    let all: Vec<Vec<DiGraph>> =
+        sides.iter().map(|graphs| (0..last).map(|k| graphs.at(k)).collect()).collect();
     let connected =
         |w: &[DiGraph]| w.iter().skip(1).fold(w[0].clone(), |u, g| u.union(g)).unreachable_pair().is_none();
-    (1..=last).find(|c| all.chunks_exact(*c).all(connected))
+    (1..=last).find(|c| all.iter().all(|graphs| graphs.chunks_exact(*c).all(connected)))
 }
 
 #[cfg(test)]
@@ -419,7 +422,7 @@ mod tests {
         );
         assert!(diameter_and_utility(&DiGraph::from_edges(3, [(0, 1), (1, 2)])).is_none());
         assert!(!diameter_and_utility(&Static::complete(400).at(0)).unwrap().1.exact);
-        assert_eq!(smallest_window(&OnePeerExponential::new(8), 12), Some(3));
+        assert_eq!(smallest_window(&[Arc::new(OnePeerExponential::new(8))], 12), Some(3));
     }
 
     #[test]

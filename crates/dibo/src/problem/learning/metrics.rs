@@ -103,7 +103,7 @@ impl<T: Real> Learning<T> {
         sample: impl Fn(usize) -> (usize, u8) + Sync,
     ) -> Told {
         let all: Vec<_> = pieces(count, self.net.rows()).collect();
-        let results: Mutex<Vec<Option<(usize, Vec<f64>)>>> = Mutex::new(vec![None; all.len()]);
+        let results = Mutex::new(vec![(0, Vec::new()); all.len()]);
         self.threads.ranges(all.len(), 1, |_, some| {
             // A workspace of its own: those of the iterations may hold a few rows only.
             let mut s = self.net.scratch(count);
@@ -118,13 +118,13 @@ impl<T: Real> Learning<T> {
                 let hits =
                     self.net.guesses(&s, rows).zip(&s.labels).filter(|(g, l)| *g == **l as usize).count();
                 self.net.entropy(&mut s, rows);
-                let told = Some((hits, s.losses[..rows].to_vec()));
+                let told = (hits, s.losses[..rows].to_vec());
                 results.lock().expect("no thread panics with the lock")[i] = told;
             }
         });
         let mut told = Told::default();
         let results = results.into_inner().expect("no thread panics with the lock");
-        for (hits, losses) in results.into_iter().flatten() {
+        for (hits, losses) in results {
             told.hits += hits;
             told.loss += losses.iter().sum::<f64>();
             told.losses.extend(losses);
