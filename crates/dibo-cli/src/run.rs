@@ -76,21 +76,23 @@ pub fn first(registry: &Registry, name: &str) -> Result<ExitCode> {
         data: None,
         yes: false,
     };
-    run(
-        registry,
-        Options {
-            experiment,
-            out: None,
-            threads: None,
-            device: Device::Cpu,
-            precision: Precision::Tf32,
-            quiet: false,
-            fresh: true,
-            live: false,
-            watch: None,
-            peer: Vec::new(),
-        },
-    )
+    let options = Options {
+        experiment,
+        out: None,
+        threads: None,
+        device: Device::Cpu,
+        precision: Precision::Tf32,
+        quiet: false,
+        fresh: true,
+        live: false,
+        watch: None,
+        peer: Vec::new(),
+    };
+    let code = run(registry, options)?;
+    if stop::asked() {
+        say!("(that is `{name} run {first}`)");
+    }
+    Ok(code)
 }
 
 /// Where results go: a folder of its own for what `--set` changes.
@@ -188,10 +190,16 @@ pub fn go(
         say!("{}, seed {}: stopped, {reason}", manifest.series[run.series].label, run.seed);
     }
     if stop::asked() {
-        say!("stopped early; the same command goes on from here");
+        say!("{}", stopped(fresh));
         return Ok(ExitCode::from(130));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is said of a command that was stopped: with `--fresh` it would begin anew.
+pub fn stopped(fresh: bool) -> String {
+    let without = if fresh { " without --fresh" } else { "" };
+    format!("stopped early; the same command{without} goes on from here")
 }
 
 /// The plots of what `--watch theory` records.
@@ -250,4 +258,13 @@ pub fn finish(registry: &Registry, out: &Path, manifest: &Manifest, curves: &Cur
         if manifest.seconds >= 0.05 { format!("{:.1} s in all; ", manifest.seconds) } else { String::new() };
     say!("{took}report: {}", page.display());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_command_that_would_begin_anew_does_not_promise_to_go_on() {
+        assert!(super::stopped(true).contains("the same command without --fresh goes on"));
+        assert!(super::stopped(false).contains("the same command goes on"));
+    }
 }

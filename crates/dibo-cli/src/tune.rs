@@ -59,6 +59,6 @@ pub fn tune(registry: &Registry, options: Options) -> Result<ExitCode> {
     if done {
         return Ok(ExitCode::SUCCESS);
     }
-    say!("stopped early; the same command goes on from here");
+    say!("{}", crate::run::stopped(options.fresh));
     Ok(ExitCode::from(130))
 }
