@@ -115,8 +115,8 @@ impl<'a> Agreement<'a> {
 }
 
 /// After how many rounds from this one on, `least` or more, push-sum has given every agent's number the same
-/// share in everybody's average. Four agents may have it after a handful of rounds by chance, and need ten
-/// times as many when they begin at another.
+/// share in everybody's average. Few agents may have it after a handful of rounds by chance, and need more
+/// when they begin at another.
 fn rounds(links: &Sequence, from: usize, least: usize) -> Result<usize> {
     let n = links.agents();
     let followed: Vec<usize> = (0..n.min(FOLLOWED)).map(|i| i * n / n.min(FOLLOWED)).collect();
