@@ -1,6 +1,6 @@
 //! `run`: an experiment with all its settings and seeds, its results and its report.
 use crate::live::{Graphs, watched};
-use crate::{ExperimentOptions, peer, threads};
+use crate::{ExperimentOptions, peer, stopped, threads};
 use anyhow::Result;
 use dibo_report::judge;
 use dibo_report::report::{self, Body, Extra};
@@ -196,12 +196,6 @@ pub fn go(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is said of a command that was stopped: with `--fresh` it would begin anew.
-pub fn stopped(fresh: bool) -> String {
-    let without = if fresh { " without --fresh" } else { "" };
-    format!("stopped early; the same command{without} goes on from here")
-}
-
 /// The plots of what `--watch theory` records.
 fn watched_figures() -> Vec<Figure> {
     let about = [
@@ -258,13 +252,4 @@ pub fn finish(registry: &Registry, out: &Path, manifest: &Manifest, curves: &Cur
         if manifest.seconds >= 0.05 { format!("{:.1} s in all; ", manifest.seconds) } else { String::new() };
     say!("{took}report: {}", page.display());
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_command_that_would_begin_anew_does_not_promise_to_go_on() {
-        assert!(super::stopped(true).contains("the same command without --fresh goes on"));
-        assert!(super::stopped(false).contains("the same command goes on"));
-    }
 }
