@@ -5,7 +5,7 @@ use crate::threads;
 use anyhow::{Context, Result, bail, ensure};
 use dibo::problem::learning::Way;
 use dibo_learn::{Choice as Columns, Roles};
-use dibo_report::results::{Folder, Manifest};
+use dibo_report::results::{Folder, Manifest, store};
 use dibo_run::sites::{self, Bert, Files};
 use dibo_run::{Registry, check, fold, runner, say, taken};
 use std::path::{Path, PathBuf};
@@ -232,14 +232,78 @@ fn text(path: &Path) -> Result<String> {
 }
 
 impl Options {
-    /// What is to be done, by the files and the flags.
-    fn plan(&self) -> Result<Plan> {
-        ensure!(self.iterations != Some(0), "--iterations is 0; it must be 1 or more");
-        ensure!(self.batch > 0, "--batch is 0; it must be 1 or more");
+    /// Refuses numbers and words that mean nothing, by the names of their flags: nobody has seen the
+    /// experiment that is made of them.
+    fn check_flags(&self) -> Result<()> {
+        let iterations = self.iterations.unwrap_or(1);
+        let numbers = [
+            ("--iterations", iterations, 1, MOST),
+            ("--batch", self.batch, 1, MOST),
+            ("--hidden", self.hidden, 1, MOST_HIDDEN),
+            ("--tokens", self.tokens, 1, MOST),
+            ("--categories", self.categories, 0, MOST),
+        ];
+        for (flag, number, least, most) in numbers {
+            ensure!(number >= least, "{flag} is {number}; it must be {least} or more");
+            ensure!(number <= most, "{flag} is {number}; it must be {most} or less");
+        }
+        let most = i64::MAX as u64;
+        ensure!(self.seed <= most, "--seed is {}; it must be {most} or less", self.seed);
         ensure!((0.0..=1.0).contains(&self.links), "--links is {}; it must lie in [0, 1]", self.links);
+        let words = [
+            ("--model", &self.model, &["linear", "mlp"][..]),
+            ("--scale", &self.scale, &["auto", "each", "common", "none"]),
+        ];
+        for (flag, word, known) in words {
+            ensure!(known.contains(&word.as_str()), "{flag} is '{word}'; known are {}", known.join(", "));
+        }
+        Ok(())
+    }
+
+    /// Refuses inputs that are not there and such as dibo would write over: in the folder for the results
+    /// under a name of its own, or where the experiment is to be written.
+    fn check_places(&self) -> Result<()> {
+        let out = self.out.canonicalize().ok().filter(|_| self.write.is_none());
+        let write = self.write.as_ref().and_then(|file| file.canonicalize().ok());
         for file in self.files.iter().chain(&self.checked).chain(&self.test) {
             ensure!(file.exists(), "there is no file {}", file.display());
         }
+        for file in self.files.iter().chain(&self.checked).chain(&self.test).chain(&self.bert) {
+            let Ok(place) = file.canonicalize() else { continue };
+            ensure!(
+                write.as_ref() != Some(&place),
+                "--write is {}, which is read; give another file",
+                file.display()
+            );
+            let Some(inside) = out.as_ref().and_then(|out| place.strip_prefix(out).ok()) else { continue };
+            let name = inside.iter().next().and_then(|name| name.to_str());
+            ensure!(
+                !inside.as_os_str().is_empty() && !name.is_some_and(store::is_own),
+                "{} would be written over by results; give another folder with --out",
+                file.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// A path as the experiment names it: from its file on, else in full.
+    fn path_text(&self, path: &Path) -> Result<String> {
+        let folder = self.write.as_deref().and_then(Path::parent);
+        let here = |folder: &Path| {
+            folder.as_os_str().is_empty()
+                || matches!((folder.canonicalize(), Path::new(".").canonicalize()), (Ok(a), Ok(b)) if a == b)
+        };
+        if folder.is_none_or(here) {
+            return text(path);
+        }
+        text(&std::path::absolute(path).with_context(|| format!("cannot find {}", path.display()))?)
+    }
+
+    /// What is to be done, by the files and the flags.
+    fn plan(&self) -> Result<Plan> {
+        self.check_flags()?;
+        self.check_places()?;
+        let text = |path: &Path| self.path_text(path);
         let strings = |list: &[PathBuf]| -> Result<Value> {
             Ok(Value::Array(list.iter().map(|f| Ok(Value::String(text(f)?))).collect::<Result<_>>()?))
         };
@@ -339,6 +403,13 @@ impl Options {
         Ok(Shape { rows: most(sites::Own::rows), width: most(sites::Own::width), held })
     }
 }
+
+/// The most that an experiment can say: iterations, rows, words and tokens beyond are no numbers of TOML, and
+/// nobody has so many.
+const MOST: usize = 1_000_000_000;
+
+/// The most hidden units.
+const MOST_HIDDEN: usize = 1 << 20;
 
 /// The part of the checked rows that no training sees.
 const HELD: f64 = 0.2;

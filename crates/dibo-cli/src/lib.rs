@@ -284,3 +284,18 @@ fn threads(asked: Option<usize>) -> Result<usize> {
     anyhow::ensure!(threads > 0 && threads <= 1024, "--threads is {threads}; it must be between 1 and 1024");
     Ok(threads)
 }
+
+/// What is said of a command that was stopped: with `--fresh` it would begin anew.
+fn stopped(fresh: bool) -> String {
+    let without = if fresh { " without --fresh" } else { "" };
+    format!("stopped early; the same command{without} goes on from here")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_command_that_would_begin_anew_does_not_promise_to_go_on() {
+        assert!(super::stopped(true).contains("the same command without --fresh goes on"));
+        assert!(super::stopped(false).contains("the same command goes on"));
+    }
+}

@@ -6,7 +6,7 @@ use dibo_report::report::{Body, Extra};
 use dibo_run::door::{Place, Ready, Visit, open};
 use dibo_run::{Experiment, Setting, fold, say, stop};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a peer writes of itself.
 #[derive(Deserialize)]
@@ -29,6 +29,33 @@ struct Peer {
 }
 
 const FILE: &str = "peers.json";
+
+/// A new folder for the rows that a program gets, removed when it has ended: arrays are large, and made again
+/// in no time.
+struct Rows(PathBuf);
+
+impl Rows {
+    /// Under a name that nothing has in the results folder, so that nothing of a user's is removed with it.
+    fn new(out: &Path) -> Result<Rows> {
+        for number in 0..1000 {
+            let folder = out.join(format!(".peer-{}-{number}", std::process::id()));
+            match std::fs::create_dir(&folder) {
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+                made => {
+                    made.with_context(|| format!("cannot make {}", folder.display()))?;
+                    return Ok(Rows(folder));
+                }
+            }
+        }
+        bail!("--peer: {} has a thousand folders .peer-*; remove them", out.display())
+    }
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
 
 /// Puts the rows of an opened setting into a folder.
 struct Pool<'a>(&'a Path);
@@ -86,19 +113,16 @@ fn on_rows(
     let (auc, test_accuracy, seconds) = (Vec::new(), Vec::new(), Vec::new());
     let mut peer = Peer { name: command.into(), case: case.into(), auc, test_accuracy, seconds };
     for seed in experiment.seeds.iter().take_while(|_| !stop::asked()) {
-        let folder = out.join("peer");
-        let threads = Threads::one();
+        let (folder, threads) = (Rows::new(out)?, Threads::one());
         let place = Place::new(&experiment.folder, &threads);
-        let wrong = open(setting, *seed, place)?.visit(Pool(&folder))?;
-        let (said, scores) = run(command, &folder, wrong.len())?;
+        let wrong = open(setting, *seed, place)?.visit(Pool(&folder.0))?;
+        let (said, scores) = run(command, &folder.0, wrong.len())?;
         peer.name = said.name;
         if wrong.iter().any(|w| *w) {
             peer.auc.push(Cleaning::of(scores.into_iter().zip(wrong).collect()).auc);
         }
         peer.test_accuracy.extend(said.test_accuracy.map(|a| if a <= 1.0 { 100.0 * a } else { a }));
         peer.seconds.push(said.seconds);
-        // The arrays are large and made again in no time.
-        std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     Ok(peer)
 }

@@ -1,9 +1,9 @@
 //! `predict`: the classes of a file's rows by a saved model.
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use dibo_learn::{Choice, Encoded, Ids, Roles, SavedModel};
 use dibo_run::say;
 use dibo_run::sites::{self, Bert};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Which model and which rows.
@@ -33,8 +33,20 @@ pub struct Options {
     out: Option<PathBuf>,
 }
 
+/// Refuses to write over what is read: the rows, the table of a folder of images, or the model.
+fn refuse_over(options: &Options) -> Result<()> {
+    let place = |file: &Path| file.canonicalize().ok();
+    let Some(out) = options.out.as_deref().and_then(place) else { return Ok(()) };
+    let read = [options.file.clone(), options.file.join("labels.csv"), options.model.clone()];
+    if let Some(file) = read.iter().find(|file| place(file).as_ref() == Some(&out)) {
+        bail!("--out is {}, which is read; give another file", file.display());
+    }
+    Ok(())
+}
+
 /// Predicts.
 pub fn predict(options: Options) -> Result<ExitCode> {
+    refuse_over(&options)?;
     let model = SavedModel::load(&options.model)?;
     let columns = model.encoding.columns.iter().map(|c| c.name().to_string());
     let columns: Vec<String> = columns.filter(|c| options.text.as_ref() != Some(c)).collect();

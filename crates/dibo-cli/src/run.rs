@@ -1,6 +1,6 @@
 //! `run`: an experiment with all its settings and seeds, its results and its report.
 use crate::live::{Graphs, watched};
-use crate::{ExperimentOptions, peer, threads};
+use crate::{ExperimentOptions, peer, stopped, threads};
 use anyhow::Result;
 use dibo_report::judge;
 use dibo_report::report::{self, Body, Extra};
@@ -76,21 +76,23 @@ pub fn first(registry: &Registry, name: &str) -> Result<ExitCode> {
         data: None,
         yes: false,
     };
-    run(
-        registry,
-        Options {
-            experiment,
-            out: None,
-            threads: None,
-            device: Device::Cpu,
-            precision: Precision::Tf32,
-            quiet: false,
-            fresh: true,
-            live: false,
-            watch: None,
-            peer: Vec::new(),
-        },
-    )
+    let options = Options {
+        experiment,
+        out: None,
+        threads: None,
+        device: Device::Cpu,
+        precision: Precision::Tf32,
+        quiet: false,
+        fresh: true,
+        live: false,
+        watch: None,
+        peer: Vec::new(),
+    };
+    let code = run(registry, options)?;
+    if stop::asked() {
+        say!("(that is `{name} run {first}`)");
+    }
+    Ok(code)
 }
 
 /// Where results go: a folder of its own for what `--set` changes.
@@ -190,7 +192,7 @@ pub fn go(
     }
     compared?;
     if stop::asked() {
-        say!("stopped early; the same command goes on from here");
+        say!("{}", stopped(fresh));
         return Ok(ExitCode::from(130));
     }
     Ok(ExitCode::SUCCESS)

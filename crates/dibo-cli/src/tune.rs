@@ -1,5 +1,5 @@
 //! `tune`: the options of the command; the work is done in `dibo_run::tune`.
-use crate::{ExperimentOptions, threads};
+use crate::{ExperimentOptions, stopped, threads};
 use anyhow::Result;
 use dibo_run::{Registry, say, tune};
 use std::path::PathBuf;
@@ -59,6 +59,6 @@ pub fn tune(registry: &Registry, options: Options) -> Result<ExitCode> {
     if done {
         return Ok(ExitCode::SUCCESS);
     }
-    say!("stopped early; the same command goes on from here");
+    say!("{}", stopped(options.fresh));
     Ok(ExitCode::from(130))
 }

@@ -327,6 +327,15 @@ fn mistakes_are_told_with_their_place() {
         (site(&["--clean", "ward"]), "column 'ward'"),
         (site(&["--categories", "20"]), "column 'patient'"),
         (site(&["--features", "age,agee"]), "agee"),
+        (site(&["--hidden", "0"]), "dibo: --hidden is 0; it must be 1 or more"),
+        (site(&["--seed", "18446744073709551615"]), "dibo: --seed is 18446744073709551615; it must be 9223"),
+        (
+            site(&["--batch", "18446744073709551615"]),
+            "dibo: --batch is 18446744073709551615; it must be 1000",
+        ),
+        (site(&["--model", "tree"]), "dibo: --model is 'tree'; known are linear, mlp"),
+        (site(&["--scale", "log"]), "dibo: --scale is 'log'; known are auto"),
+        (site(&["--write", "site0.csv"]), "dibo: --write is site0.csv, which is read"),
         (vec!["predict", "nowhere", "site0.csv"], "nowhere"),
     ] {
         let output = dibo(folder.path(), &command);
@@ -334,6 +343,145 @@ fn mistakes_are_told_with_their_place() {
         assert_eq!(output.status.code(), Some(2), "{command:?}: {said}");
         let last = said.lines().last().unwrap_or_default();
         assert!(last.starts_with("dibo: ") && last.contains(what), "{command:?}: {said}");
+    }
+}
+
+/// Every file below a folder with its content.
+fn snapshot(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all.extend(snapshot(&path));
+        } else {
+            all.insert(path.display().to_string(), std::fs::read(&path).unwrap());
+        }
+    }
+    all
+}
+
+/// A training that takes no time.
+const QUICK: [&str; 7] = ["--ways", "noisy", "--iterations", "10", "--model", "linear", "--quiet"];
+
+#[test]
+fn nothing_of_a_user_s_own_is_written_over() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path();
+    sites(folder, 20);
+    let at = |name: &str| folder.join(name);
+    ["own", "im", "plots"].iter().for_each(|name| std::fs::create_dir(at(name)).unwrap());
+    std::fs::write(at("own/labels.csv"), "mine").unwrap();
+    std::fs::write(at("im/labels.csv"), "file,label\n").unwrap();
+    std::fs::copy(at("site0.csv"), at("labels.csv")).unwrap();
+    std::fs::copy(at("site1.csv"), at("cleaned.csv")).unwrap();
+    std::fs::copy(at("site2.csv"), at("plots/site2.csv")).unwrap();
+    let run = |files: &[&str], more: &[&str]| {
+        let command: Vec<&str> = [&["clean"], files, &ROLES, &QUICK, more].concat();
+        dibo(folder, &command)
+    };
+    let before = snapshot(folder);
+    for (files, out, what) in [
+        (&["labels.csv", "cleaned.csv"][..], ".", "labels.csv would be written over by results"),
+        (&["site0.csv", "plots/site2.csv"], ".", "plots/site2.csv would be written over by results"),
+        (&["site0.csv", "site1.csv"], ".", "has a cleaned.csv that dibo did not write"),
+        (&["site0.csv", "site1.csv"], "own", "own has a labels.csv that dibo did not write"),
+        (&["site0.csv", "im"], "im", "im would be written over by results"),
+    ] {
+        for more in [&["--out", out][..], &["--out", out, "--fresh"]] {
+            let output = run(files, more);
+            let said = words(&output);
+            assert_eq!(output.status.code(), Some(2), "{files:?} {more:?}: {said}");
+            let last = said.lines().last().unwrap_or_default();
+            assert!(last.contains(what) && last.ends_with("give another folder with --out"), "{said}");
+            assert!(snapshot(folder) == before, "{files:?} {more:?}: files have changed");
+        }
+    }
+    // What came out goes in again, but not into the same folder.
+    let first = run(&["site0.csv", "site1.csv"], &["--out", "o"]);
+    assert!(first.status.success(), "{}", words(&first));
+    let again = run(&["o/cleaned_site0.csv", "o/cleaned_site1.csv"], &["--out", "o", "--fresh"]);
+    assert!(words(&again).contains("o/cleaned_site0.csv would be written over"), "{}", words(&again));
+    assert!(at("o/cleaned_site0.csv").exists());
+    for (model, out) in
+        [("o", "site3.csv"), ("o", "./site3.csv"), ("o/model.safetensors", "o/model.safetensors")]
+    {
+        let output = dibo(folder, &["predict", model, "site3.csv", "--id", "patient", "--out", out]);
+        assert_eq!(output.status.code(), Some(2), "{out}: {}", words(&output));
+        assert!(words(&output).contains("which is read; give another file"), "{}", words(&output));
+    }
+    assert!(before.iter().all(|(file, content)| std::fs::read(file).unwrap() == *content));
+}
+
+/// Old results beside new ones would be taken for new.
+#[test]
+fn fresh_leaves_nothing_of_other_data() {
+    let folder = tempfile::tempdir().unwrap();
+    sites(folder.path(), 20);
+    let run = |files: &[&str], more: &[&str]| {
+        let command: Vec<&str> = [&["clean"], files, &ROLES, &QUICK[2..], more].concat();
+        dibo(folder.path(), &command)
+    };
+    assert!(run(&FILES[..3], &["--ways", "noisy,rounds"]).status.success());
+    let at = |name: &str| folder.path().join("cleaned").join(name);
+    let old = ["cleaned_site0.csv", "taken/1/labels.parquet", "all-checked/manifest.json", "labels.parquet"];
+    assert!(old.iter().all(|name| at(name).exists()));
+    let fresh = run(&FILES[3..], &["--ways", "noisy", "--fresh"]);
+    assert!(fresh.status.success(), "{}", words(&fresh));
+    assert!(at("cleaned_site3.csv").exists() && !at("cleaned_site0.csv").exists() && !at("taken/1").exists());
+    let sums = std::fs::read_to_string(at("checksums.txt")).unwrap();
+    assert!(sums.contains("cleaned_site3.csv") && !sums.contains("site0"), "{sums}");
+    // A run that fails leaves no results of the one before.
+    let failed = run(&FILES[..3], &["--ways", "noisy", "--fresh", "--step", "1e30"]);
+    assert!(!failed.status.success(), "{}", words(&failed));
+    assert!(["labels.parquet", "cleaned_site3.csv", "all-checked"].iter().all(|name| !at(name).exists()));
+}
+
+/// Tables of one name, an ending in capitals, and a name of a column between spaces that are not ASCII.
+#[test]
+fn every_table_comes_back_under_a_name_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    sites(folder.path(), 20);
+    let files = ["x1/data.csv", "x2/data.csv", "x2/y/DATA.CSV", "S3.TSV"];
+    std::fs::create_dir_all(folder.path().join("x2/y")).unwrap();
+    std::fs::create_dir(folder.path().join("x1")).unwrap();
+    for (i, file) in files.iter().enumerate() {
+        let text = std::fs::read_to_string(folder.path().join(FILES[i])).unwrap();
+        let row = |(n, line): (usize, &str)| match n {
+            0 => format!("site,{line}\n").replace("diagnosis", "\u{a0}diagnosis\u{a0}"),
+            _ => format!("h{i},{line}\n"),
+        };
+        let text: String = text.lines().enumerate().map(row).collect();
+        let text = if file.ends_with("TSV") { text.replace(',', "\t") } else { text };
+        std::fs::write(folder.path().join(file), text).unwrap();
+    }
+    let command: Vec<&str> = [&["clean"], &files[..], &ROLES, &QUICK, &["--owner", "site"]].concat();
+    let output = dibo(folder.path(), &command);
+    assert!(output.status.success(), "{}", words(&output));
+    let names = ["cleaned_x1_data.csv", "cleaned_x2_data.csv", "cleaned_y_DATA.CSV", "cleaned_S3.TSV"];
+    for (i, name) in names.into_iter().enumerate() {
+        let text = std::fs::read_to_string(folder.path().join("cleaned").join(name)).unwrap();
+        assert!(text.contains("\u{a0}diagnosis\u{a0}"), "{name}: {text}");
+        assert_eq!(text.lines().count(), 1 + 20 + 10 * i, "{name}");
+        assert!(text.lines().skip(1).all(|line| line.starts_with(&format!("h{i}"))), "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_written_experiment_finds_its_files_from_its_own_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    sites(folder.path(), 20);
+    std::fs::create_dir(folder.path().join("sub")).unwrap();
+    for (file, relative) in [("sub/clean.toml", false), ("clean.toml", true), ("./clean.toml", true)] {
+        let more = ["--checked", "site2.csv,site3.csv", "--test", "site4.csv", "--write", file];
+        let command: Vec<&str> =
+            [&["clean"], &FILES[..2], &ROLES[..4], &["--features", "marker a"], &QUICK, &more].concat();
+        let output = dibo(folder.path(), &command);
+        assert!(output.status.success(), "{}", words(&output));
+        let text = std::fs::read_to_string(folder.path().join(file)).unwrap();
+        assert_eq!(text.contains("files = [\"site0.csv\""), relative, "{text}");
+        let run = dibo(folder.path(), &["run", file, "--out", file.trim_end_matches(".toml"), "--quiet"]);
+        assert!(run.status.success(), "{}", words(&run));
+        std::fs::remove_dir_all(folder.path().join(file.trim_end_matches(".toml"))).unwrap();
     }
 }
 
@@ -394,6 +542,9 @@ fn another_program_sees_the_rows_of_every_case() {
         checked = [2, 4]\nmodel = \"linear\"\n[graph]\nkind = \"ring\"\n[run]\niterations = 2\n\
         [[algorithm]]\nname = \"push-pull\"\nway = \"clean-only\"\neta = [0.01, 0.02]\n";
     std::fs::write(folder.path().join("e.toml"), text).unwrap();
+    // A folder of the user's own stays.
+    std::fs::create_dir_all(folder.path().join("out/peer")).unwrap();
+    std::fs::write(folder.path().join("out/peer/notes.txt"), "mine").unwrap();
     let run = ["run", "e.toml", "--quiet", "--out", "out", "--peer", "./peer.sh"];
     // Lines are folded.
     let said = words(&dibo(folder.path(), &run)).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -404,4 +555,7 @@ fn another_program_sees_the_rows_of_every_case() {
     assert!(peers.contains("checked = 2") && peers.contains("checked = 4"), "{peers}");
     let report = std::fs::read_to_string(folder.path().join("out/report.html")).unwrap();
     assert!(report.contains("checked = 4") && report.contains("a coin"));
+    assert_eq!(std::fs::read(folder.path().join("out/peer/notes.txt")).unwrap(), b"mine");
+    let left = std::fs::read_dir(folder.path().join("out")).unwrap().map(|e| e.unwrap().file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().starts_with(".peer")), "rows are left");
 }

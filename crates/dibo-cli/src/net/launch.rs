@@ -7,6 +7,7 @@ use dibo::engine::Sample;
 use dibo::rng::{Purpose, stream};
 use dibo_net::certificates::Subject;
 use dibo_report::live::{Feed, Live, Network};
+use dibo_report::results::store;
 use dibo_run::progress::Progress;
 use dibo_run::{Experiment, Registry, runner, say, stop};
 use rand::{Rng, RngExt};
@@ -255,6 +256,8 @@ pub fn launch(registry: &Registry, options: LaunchOptions) -> Result<ExitCode> {
     let jobs = runner::jobs(&experiment);
     let n = agents(&experiment, &options)?;
     let out = options.common.out(&experiment)?;
+    // Before the work, not when its results are to be written.
+    store::refuse_foreign(&out)?;
     let root = out.join("agents");
     let goes_on = prepare(&root, &experiment, &options)?;
     stop::watch()?;

@@ -1,6 +1,7 @@
 //! Files that say what they are a result of and whether they are whole; and the folder that holds them,
 //! locked while a process works in it.
 use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ const FRAME: u64 = (MAGIC.len() + 2 * HASH) as u64;
 const LOCK: &str = ".lock";
 const IDENTITY: &str = ".experiment";
 const CHECKSUMS: &str = "checksums.txt";
+const MANIFEST: &str = "manifest.json";
 /// What ends the list of checksums, in place of a path.
 const LINES_ABOVE: &str = "the lines above";
 
@@ -23,13 +25,14 @@ const LINES_ABOVE: &str = "the lines above";
 const OWN_FILES: &[&str] = &[
     IDENTITY,
     CHECKSUMS,
-    "manifest.json",
+    MANIFEST,
     "curves.csv",
     "curves.parquet",
     "report.html",
     "tune.csv",
     "best.toml",
     "labels.csv",
+    "labels.parquet",
     "cleaned.csv",
     "owners.csv",
     "noise.csv",
@@ -39,8 +42,14 @@ const OWN_FILES: &[&str] = &[
     "model.safetensors",
     "peers.json",
 ];
+/// How the names of own tables with better labels begin; what follows is the name of a user's file.
+const CLEANED: &str = "cleaned_";
+/// How they end, in small letters.
+const TABLES: &[&str] = &[".csv", ".tsv", ".tab"];
+/// Where processes of a network keep theirs: it may be there before anybody opens the results folder.
+const AGENTS: &str = "agents";
 /// Folders that dibo itself makes in a results folder.
-const OWN_FOLDERS: &[&str] = &["runs", "plots", "tracks", "agents", "taken"];
+const OWN_FOLDERS: &[&str] = &["runs", "plots", "tracks", AGENTS, "taken", "all-checked"];
 /// How the files that dibo itself writes into these end.
 const OWN_ENDINGS: &[&str] = &[
     "done",
@@ -61,9 +70,14 @@ const OWN_ENDINGS: &[&str] = &[
     "json",
     "onnx",
     "safetensors",
+    "parquet",
+    "tsv",
+    "tab",
+    "part",
+    "experiment",
 ];
 /// What is kept to go on with: nothing for a reader.
-const WORKING: &[&str] = &["runs", "tracks", "agents"];
+const WORKING: &[&str] = &["runs", "tracks", AGENTS];
 
 /// How often a folder is looked for that another process removes at the same time.
 const ATTEMPTS: usize = 1000;
@@ -223,9 +237,11 @@ impl Folder {
     ///
     /// It is refused if another process holds it, or if it has results of another experiment or of other
     /// settings of the same one, unless `fresh` takes it over: then dibo's own files in it are removed, and
-    /// no others.
+    /// no others. A folder of a user's own is refused, `fresh` or not, where dibo would write over a file of
+    /// theirs.
     pub fn open(path: &Path, name: &str, digest: &[u8; HASH], fresh: bool) -> Result<Folder> {
         check_name("the experiment's name", name)?;
+        refuse_foreign(path)?;
         let mut folder = Folder { path: path.into(), lock: None, made: Vec::new() };
         folder.acquire()?;
         if fresh || is_bare(path) {
@@ -281,7 +297,7 @@ impl Folder {
             Ok((_, body)) => {
                 bail!("{path} holds results of {}, not of {name}; {out}", String::from_utf8_lossy(&body))
             }
-            Err(Kept::Missing) if !self.path.join("manifest.json").exists() => Ok(()),
+            Err(Kept::Missing) if !self.path.join(MANIFEST).exists() => Ok(()),
             Err(Kept::Missing) => {
                 bail!("{path} holds results that do not say of which experiment; {out}")
             }
@@ -350,6 +366,48 @@ fn is_bare(path: &Path) -> bool {
     std::fs::read_dir(path).is_ok_and(|mut entries| entries.all(own))
 }
 
+/// Whether dibo itself writes a file or a folder of this name into a results folder. Some systems take
+/// capitals and small letters for the same.
+pub fn is_own(name: &str) -> bool {
+    let name = name.to_lowercase();
+    let table = || name.starts_with(CLEANED) && TABLES.iter().any(|end| name.ends_with(end));
+    OWN_FILES.iter().chain(OWN_FOLDERS).any(|own| name == *own) || table()
+}
+
+/// Refuses a folder without any mark of dibo that has something by a name that dibo writes: it is somebody's
+/// own. Nothing is written yet, not even a lock.
+pub fn refuse_foreign(path: &Path) -> Result<()> {
+    if !path.is_dir() {
+        return Ok(());
+    }
+    let mut foreign = Vec::new();
+    for (entry, name) in entries(path)? {
+        let empty = || std::fs::read_dir(entry.path()).is_ok_and(|mut inside| inside.next().is_none());
+        if is_own(&name) && name != AGENTS && !empty() {
+            foreign.push(name);
+        }
+    }
+    // The marks come last: another dibo that works there puts its own first and removes it last.
+    match foreign.iter().min() {
+        Some(name) if !is_marked(path) => {
+            bail!("{} has a {name} that dibo did not write; give another folder with --out", path.display())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a folder bears a mark of dibo. Others have a `manifest.json`, too, and lists of checksums.
+fn is_marked(path: &Path) -> bool {
+    let text = |name: &str| std::fs::read(path.join(name)).unwrap_or_default();
+    let says = |name: &str, words: &[&str]| {
+        let text = text(name);
+        words.iter().all(|word| text.windows(word.len()).any(|part| part == word.as_bytes()))
+    };
+    path.join(IDENTITY).exists()
+        || says(CHECKSUMS, &[LINES_ABOVE])
+        || says(MANIFEST, &["\"series\"", "\"runs\""])
+}
+
 /// Whether an open file is still the one of this name, and not one that was removed in between.
 #[cfg(unix)]
 fn same_file(file: &File, path: &Path) -> bool {
@@ -365,16 +423,39 @@ fn same_file(_: &File, path: &Path) -> bool {
 }
 
 /// Removes the files that dibo itself writes into a results folder, and its folders where nothing else is in
-/// them.
+/// them. Tables with better labels are dibo's where `taken` has them, too, from where they were copied; what
+/// says that the folder is dibo's goes last.
 fn remove_own(path: &Path) -> Result<()> {
+    let (mut files, mut folders) = (Vec::new(), Vec::new());
+    let mut copied = BTreeSet::new();
+    for taken in ["taken", "all-checked/taken"] {
+        copied_names(&path.join(taken), &mut copied)?;
+    }
     for (entry, name) in entries(path)? {
         let kind = entry.file_type().with_context(|| format!("cannot read {}", entry.path().display()))?;
         let own =
             |file: &&str| name == **file || name.starts_with(&format!("{file}.")) && is_temporary(&name);
         if kind.is_dir() && OWN_FOLDERS.contains(&name.as_str()) {
-            remove_inside(&entry.path())?;
-        } else if !kind.is_dir() && OWN_FILES.iter().any(own) {
-            remove_file(&entry.path())?;
+            folders.push(entry.path());
+        } else if !kind.is_dir() && (OWN_FILES.iter().any(own) || copied.contains(&name)) {
+            files.push(entry.path());
+        }
+    }
+    let (marks, files): (Vec<_>, Vec<_>) = files.iter().partition(|file| file.ends_with(IDENTITY));
+    files.into_iter().try_for_each(|file| remove_file(file))?;
+    folders.iter().try_for_each(|folder| remove_inside(folder))?;
+    marks.into_iter().try_for_each(|file| remove_file(file))
+}
+
+/// The names of tables with better labels that every setting left.
+fn copied_names(taken: &Path, names: &mut BTreeSet<String>) -> Result<()> {
+    if !taken.is_dir() {
+        return Ok(());
+    }
+    for (setting, _) in entries(taken)? {
+        if setting.path().is_dir() {
+            let found = entries(&setting.path())?.into_iter().map(|(_, name)| name);
+            names.extend(found.filter(|name| name.starts_with(CLEANED)));
         }
     }
     Ok(())
@@ -385,7 +466,7 @@ fn remove_inside(folder: &Path) -> Result<()> {
         let kind = entry.file_type().with_context(|| format!("cannot read {}", entry.path().display()))?;
         if kind.is_dir() {
             remove_inside(&entry.path())?;
-        } else if name.rsplit_once('.').is_some_and(|(_, ending)| OWN_ENDINGS.contains(&ending)) {
+        } else if name.rsplit_once('.').is_some_and(|(_, end)| OWN_ENDINGS.contains(&&*end.to_lowercase())) {
             remove_file(&entry.path())?;
         }
     }

@@ -243,6 +243,84 @@ fn fresh_removes_what_is_dibo_s_and_nothing_else() {
     assert!(path.join("notes.txt").exists());
 }
 
+/// Another's results would stand beside new ones as though they were theirs.
+#[test]
+fn fresh_removes_what_cleaning_left() {
+    let place = Place::new("fresh-clean");
+    let path = place.0.join("cleaned");
+    drop(written(&path));
+    let gone = [
+        "labels.parquet",
+        "cleaned_site0.csv",
+        "cleaned_S1.TSV",
+        "taken/0/cleaned_site0.csv",
+        "taken/1/labels.parquet",
+        "taken/1/cleaned_S1.TSV",
+        "taken/1/labels.part",
+        "all-checked/.experiment",
+        "all-checked/.lock",
+        "all-checked/manifest.json",
+        "all-checked/runs/0-0.done",
+        "all-checked/taken/0/labels.parquet",
+    ];
+    // What was not copied from there is somebody's own, and so is what dibo does not write.
+    let kept = ["cleaned_by_hand.csv", "cleaned_notes.txt", "taken/1/notes.pdf"];
+    for name in gone.iter().chain(&kept) {
+        std::fs::create_dir_all(path.join(name).parent().unwrap()).unwrap();
+        std::fs::write(path.join(name), b"x").unwrap();
+    }
+    let folder = Folder::open(&path, "small", &A, true).unwrap();
+    assert!(kept.iter().all(|name| path.join(name).exists()));
+    for name in gone.iter().chain(&["all-checked", "taken/0"]) {
+        assert!(!path.join(name).exists(), "{name}");
+    }
+    drop(folder);
+}
+
+#[test]
+fn a_user_s_own_folder_is_refused_and_stays_as_it_is() {
+    let place = Place::new("foreign");
+    for (i, name) in [
+        "labels.csv",
+        "cleaned.csv",
+        "Cleaned_a.CSV",
+        "manifest.json",
+        "checksums.txt",
+        "plots/a.png",
+        "runs/a",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = place.0.join(i.to_string());
+        std::fs::create_dir_all(path.join(name).parent().unwrap()).unwrap();
+        std::fs::write(path.join(name), b"mine").unwrap();
+        for fresh in [false, true] {
+            let text = error(Folder::open(&path, "small", &A, fresh));
+            let first = name.split('/').next().unwrap();
+            let what = format!("has a {first} that dibo did not write; give another folder with --out");
+            assert!(text.contains(&what), "{text}");
+        }
+        assert_eq!(std::fs::read(path.join(name)).unwrap(), b"mine");
+        assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1, "{name}: something was written");
+    }
+    // Other files are no hindrance, nor are the folders of processes or empty ones.
+    let path = place.0.join("other");
+    std::fs::create_dir_all(path.join("plots")).unwrap();
+    std::fs::create_dir_all(path.join("agents/0")).unwrap();
+    std::fs::write(path.join("notes.txt"), b"mine").unwrap();
+    drop(Folder::open(&path, "small", &A, false).unwrap());
+    // Results that an older dibo left are dibo's.
+    let path = place.0.join("older");
+    drop(written(&path));
+    std::fs::remove_file(path.join(IDENTITY)).unwrap();
+    drop(Folder::open(&path, "small", &A, true).unwrap());
+    assert!(!path.join("manifest.json").exists());
+    std::fs::write(path.join("manifest.json"), b"{\"series\": [], \"runs\": []}").unwrap();
+    std::fs::remove_file(path.join(IDENTITY)).unwrap();
+    drop(Folder::open(&path, "small", &A, true).unwrap());
+}
+
 #[test]
 fn a_run_that_leaves_nothing_leaves_no_folder() {
     let place = Place::new("empty");

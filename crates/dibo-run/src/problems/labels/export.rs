@@ -8,7 +8,8 @@ use dibo::problem::learning::labels::Verdict;
 use dibo::problem::learning::{Labels, Model, Site};
 use dibo_learn::{Encoded, SavedModel, Shape};
 use dibo_report::results::{Column, write_table};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -262,8 +263,11 @@ fn cleaned_tables(parts: &Sites, judged: &[Judged], folder: &Path) -> Result<()>
         let labels = files.entry(own.file()).or_default();
         labels.extend(j.verdicts.iter().enumerate().map(|(place, v)| (own.row(place), v.suggested)));
     }
-    for (file, labels) in files {
-        let delimiter = match file.extension().and_then(|e| e.to_str()) {
+    let names = names(&files.keys().copied().collect::<Vec<_>>());
+    for ((file, labels), name) in files.into_iter().zip(names) {
+        // Endings in capitals are read, too.
+        let ending = file.extension().map(|e| e.to_string_lossy().to_lowercase());
+        let delimiter = match ending.as_deref() {
             Some("csv") => b',',
             Some("tsv" | "tab") => b'\t',
             _ => continue,
@@ -271,9 +275,10 @@ fn cleaned_tables(parts: &Sites, judged: &[Judged], folder: &Path) -> Result<()>
         let what = || format!("cannot read {}", file.display());
         let mut rows = csv::ReaderBuilder::new().delimiter(delimiter).from_path(file).with_context(what)?;
         let head = rows.byte_headers().with_context(what)?.clone();
-        let label = head.iter().position(|c| c.trim_ascii() == parts.label.as_bytes());
+        // As it was read: spaces beyond ASCII are spaces.
+        let is_label = |cell: &[u8]| std::str::from_utf8(cell).is_ok_and(|c| c.trim() == parts.label);
+        let label = head.iter().position(is_label);
         let label = label.with_context(|| format!("{}: the column is gone", file.display()))?;
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
         write_as(delimiter, &folder.join(format!("cleaned_{name}")), |out| {
             out.write_byte_record(&head)?;
             for (at, row) in rows.byte_records().enumerate() {
@@ -286,6 +291,28 @@ fn cleaned_tables(parts: &Sites, judged: &[Judged], folder: &Path) -> Result<()>
         })?;
     }
     Ok(())
+}
+
+/// What tables are called: by their names, where two are the same by their folders' names, too, and where
+/// that does not tell them apart by numbers.
+fn names(files: &[&Path]) -> Vec<String> {
+    let word = |name: Option<&OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
+    let plain = Vec::from_iter(files.iter().map(|file| word(file.file_name())));
+    // Some systems take capitals and small letters for the same.
+    let same = |a: &str, b: &str| a.to_lowercase() == b.to_lowercase();
+    let twice = |name: &String| plain.iter().filter(|other| same(other, name)).count() > 1;
+    let mut used: BTreeSet<String> = plain.iter().filter(|n| !twice(n)).map(|n| n.to_lowercase()).collect();
+    let name = |(file, name): (&&Path, &String)| {
+        if !twice(name) {
+            return name.clone();
+        }
+        let whole = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
+        let parent = word(whole.parent().and_then(Path::file_name));
+        let mut ways =
+            std::iter::once(format!("{parent}_{name}")).chain((1..).map(|n| format!("{n}_{name}")));
+        ways.find(|way| used.insert(way.to_lowercase())).unwrap_or_default()
+    };
+    files.iter().zip(&plain).map(name).collect()
 }
 
 /// Every judged row in the order of its file with the label that it should have.
