@@ -500,8 +500,8 @@ fn unchecked(profiles: &[Profile]) -> Option<String> {
     let open: Vec<String> = given.difference(&known).map(|class| format!("'{class}'")).collect();
     (!known.is_empty() && !open.is_empty()).then(|| {
         format!(
-            "no checked row has class {}: it cannot be judged by checked rows, and ways that learn from these \
-            call its rows wrong; check some rows of every class",
+            "no checked row has class {}: it cannot be judged by checked rows; ways that learn from these \
+            call its rows wrong and do best on those held out; check some rows of every class",
             some(&open, " or ")
         )
     })
@@ -640,8 +640,8 @@ fn encoding(
 
 /// Rows with true labels for all agents to try their models on.
 pub fn test(file: &Path, roles: &Roles, bert: Option<&Bert>, agreed: &Agreed) -> Result<Site> {
-    // The columns of the sites may stand there, too: only those that the model sees are read. Words that it does
-    // not know are read all the same.
+    // The columns of the sites may stand there, too: only those that the model sees are read. Words that it
+    // does not know are read all the same.
     let columns = &agreed.encoding.columns;
     let names = columns.iter().map(Encoded::name).filter(|c| roles.text.as_deref() != Some(c));
     let features = Choice::Some(names.map(String::from).collect());

@@ -70,8 +70,8 @@ pub fn read(file: &Path, roles: &Roles) -> Result<Samples, ReadError> {
     }
 }
 
-/// Every file that [`read`] looks at, in an order that is the same on all systems: the file itself, with IDX the
-/// labels beside it, of a folder the images and the table that lists them.
+/// Every file that [`read`] looks at, in an order that is the same on all systems: the file itself, with IDX
+/// the labels beside it, of a folder the images and the table that lists them.
 pub fn parts(file: &Path) -> Result<Vec<PathBuf>, ReadError> {
     if file.is_dir() {
         #[cfg(feature = "images")]
