@@ -15,8 +15,8 @@ use toml::{Table, Value};
 /// What a user can say of the files and the model.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Files with rows: one for each site, or any number with --owner. CSV, TSV, Parquet, Arrow, NPZ, JSON
-    /// Lines, IDX, or folders of images
+    /// Files with rows: one for each site, or with --owner any number, each owner's rows in one. CSV,
+    /// TSV, Parquet, Arrow, NPZ, JSON Lines, IDX, or folders of images
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Column of the given label
@@ -153,6 +153,9 @@ pub fn clean(registry: &Registry, mut options: Options) -> Result<ExitCode> {
         let Choice { series, why, stop } = choose(manifest)?;
         let label = &manifest.series[series].label;
         told = format!("Taken: {label}; {why}.\n");
+        for warning in &manifest.series[series].warnings {
+            told += &format!("Take it with care: {warning}.\n");
+        }
         let mut again = None;
         if let Some(stop) = stop {
             let text = plan.text(std::slice::from_ref(label), Some(stop))?;

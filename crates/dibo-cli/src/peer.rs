@@ -61,9 +61,9 @@ impl Drop for Rows {
 struct Pool<'a>(&'a Path);
 
 impl Visit for Pool<'_> {
-    type Out = Vec<bool>;
+    type Out = Vec<Option<bool>>;
 
-    fn visit<T: Real>(self, ready: Ready<'_, T>) -> Result<Vec<bool>> {
+    fn visit<T: Real>(self, ready: Ready<'_, T>) -> Result<Self::Out> {
         let Some(pool) = &ready.finale.pool else { bail!("--peer: this problem has no rows to compare on") };
         pool(self.0)
     }
@@ -118,8 +118,9 @@ fn on_rows(
         let wrong = open(setting, *seed, place)?.visit(Pool(&folder.0))?;
         let (said, scores) = run(command, &folder.0, wrong.len())?;
         peer.name = said.name;
-        if wrong.iter().any(|w| *w) {
-            peer.auc.push(Cleaning::of(scores.into_iter().zip(wrong).collect()).auc);
+        if wrong.contains(&Some(true)) {
+            let known = scores.into_iter().zip(wrong).filter_map(|(score, wrong)| Some((score, wrong?)));
+            peer.auc.push(Cleaning::of(known.collect()).auc);
         }
         peer.test_accuracy.extend(said.test_accuracy.map(|a| if a <= 1.0 { 100.0 * a } else { a }));
         peer.seconds.push(said.seconds);

@@ -8,6 +8,7 @@ use dibo_report::results::{Curves, Figure, Folder, Manifest};
 use dibo_run::device::{Accelerator, Device, Precision};
 use dibo_run::runner::{self, identity};
 use dibo_run::{Experiment, Registry, check, fold, pictures, say, stop, taken};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -162,10 +163,8 @@ pub fn go(
     let folder = Folder::open(out, &experiment.name, &identity(&experiment)?, fresh)?;
     stop::watch()?;
     say!("{}", fold(&check::announce(&experiment, needed, threads, device.is_some())?));
-    for setting in &experiment.settings {
-        for warning in &setting.series.warnings {
-            say!("{}", fold(&format!("  warning: {}: {warning}", setting.series.label)));
-        }
+    for line in warnings(&experiment) {
+        say!("{}", fold(&format!("  warning: {line}")));
     }
     let experiment = Arc::new(experiment);
     let watched = live.then(|| watched(&experiment, threads, out)).transpose()?;
@@ -196,6 +195,21 @@ pub fn go(
         return Ok(ExitCode::from(130));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The warnings of all settings, those that all have once.
+fn warnings(experiment: &Experiment) -> Vec<String> {
+    let settings = || experiment.settings.iter().map(|s| &s.series);
+    let mut lines = Vec::new();
+    for series in settings() {
+        for warning in &series.warnings {
+            let of_all = experiment.settings.len() > 1 && settings().all(|s| s.warnings.contains(warning));
+            lines.push(if of_all { warning.clone() } else { format!("{}: {warning}", series.label) });
+        }
+    }
+    let mut told = BTreeSet::new();
+    lines.retain(|line| told.insert(line.clone()));
+    lines
 }
 
 /// The plots of what `--watch theory` records.

@@ -364,9 +364,7 @@ pub fn digest(
 ) -> Result<[u8; 32]> {
     let mut hash = blake3::Hasher::new();
     hash.update(&shared_digest(experiment, setting, seed, device)?);
-    for file in setting.private_files(&experiment.folder) {
-        hash.update(&crate::setting::contents(&file)?);
-    }
+    setting.add_private(&experiment.folder, &mut hash)?;
     Ok(*hash.finalize().as_bytes())
 }
 

@@ -89,9 +89,12 @@ impl Setting {
         self.problem.files(folder).into_iter().chain(self.graph.files(folder)).collect()
     }
 
-    /// The files that single agents own.
-    pub fn private_files(&self, folder: &Path) -> Vec<PathBuf> {
-        self.problem.private_files(folder)
+    /// Adds to a digest what single agents own: a run depends on it where one process has it all.
+    pub fn add_private(&self, folder: &Path, hash: &mut blake3::Hasher) -> Result<()> {
+        for file in self.problem.private_files(folder) {
+            hash.update(&contents(&file)?);
+        }
+        Ok(())
     }
 
     /// What a run depends on, beside the seed and what single agents own: every value, the contents of the
@@ -119,17 +122,71 @@ fn connecting_window(graphs: &Sequence, iterations: usize) -> Option<usize> {
     (2..=most).find(|c| graphs.check_connected(*c, iterations).is_ok())
 }
 
-/// The digest of a file's contents; read once in the life of this process.
+/// The digest of what is read of a file or a folder of images; read once in the life of this process.
 pub fn contents(file: &Path) -> Result<[u8; 32]> {
     static KNOWN: Mutex<BTreeMap<PathBuf, [u8; 32]>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(digest) = known.get(file) {
         return Ok(*digest);
     }
+    let parts = dibo_learn::read::parts(file)?;
+    let digest = if parts == [file] { bytes(file)? } else { named(file, &parts)? };
+    known.insert(file.to_path_buf(), digest);
+    Ok(digest)
+}
+
+/// The digest of files with their names: an image that is moved to another class is the same image.
+fn named(place: &Path, parts: &[PathBuf]) -> Result<[u8; 32]> {
+    let mut hash = blake3::Hasher::new();
+    for part in parts {
+        let name = part.strip_prefix(place).ok().or(part.file_name().map(Path::new)).unwrap_or(part);
+        let name = name.to_string_lossy().replace('\\', "/");
+        hash.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes()).update(&bytes(part)?);
+    }
+    Ok(*hash.finalize().as_bytes())
+}
+
+/// The digest of one file's bytes.
+fn bytes(file: &Path) -> Result<[u8; 32]> {
     let fail = || format!("cannot read {}", file.display());
     let mut hash = blake3::Hasher::new();
     std::io::copy(&mut std::fs::File::open(file).with_context(fail)?, &mut hash).with_context(fail)?;
-    let digest = *hash.finalize().as_bytes();
-    known.insert(file.to_path_buf(), digest);
-    Ok(digest)
+    Ok(*hash.finalize().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contents;
+
+    /// The digest of a place with these files, in a folder that nobody has asked of before.
+    fn digest(place: &str, files: &[(&str, &str)]) -> [u8; 32] {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in files {
+            let file = folder.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, bytes).unwrap();
+        }
+        contents(&folder.path().join(place)).unwrap()
+    }
+
+    #[test]
+    fn what_is_read_of_a_place_is_what_counts() {
+        // A plain file is known by its bytes, as ever.
+        assert_eq!(digest("a.csv", &[("a.csv", "x"), ("b.csv", "y")]), *blake3::hash(b"x").as_bytes());
+        let images = [("d/cat/1.png", "1"), ("d/cat/2.png", "2"), ("d/dog/3.png", "3")];
+        let kept = digest("d", &images);
+        assert_eq!(
+            digest("d", &[&images[..], &[("d/dog/notes.txt", "n"), ("e/cat/1.png", "4")]].concat()),
+            kept
+        );
+        // The same images in the same order, one of them in another class.
+        assert_ne!(digest("d", &[images[0], ("d/dog/2.png", "2"), images[2]]), kept);
+        assert_ne!(digest("d", &[images[0], images[1], ("d/dog/3.png", "4")]), kept);
+        let listed = |label: &str| digest("d", &[("d/labels.csv", label), ("d/1.png", "1")]);
+        assert_ne!(listed("file,label\n1.png,cat\n"), listed("file,label\n1.png,dog\n"));
+        let idx = |labels| {
+            digest("a-images-idx3-ubyte", &[("a-images-idx3-ubyte", "i"), ("a-labels-idx1-ubyte", labels)])
+        };
+        assert_ne!(idx("0"), idx("1"));
+    }
 }

@@ -5,7 +5,7 @@ use dibo::agreement::Agreement;
 use dibo::problem::learning::Site;
 use dibo::problem::learning::labels::Totals;
 use dibo::rng::{Purpose, stream};
-use dibo_learn::{Encoded, Encoding, Feature, Ids, Roles, Samples, Words};
+use dibo_learn::{Choice, Encoded, Encoding, Feature, Ids, Roles, Samples, Words};
 use rand::seq::SliceRandom;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,12 @@ pub struct Part {
 /// What agents tell each other of their columns and classes.
 #[derive(Serialize, Deserialize)]
 struct Profile {
-    classes: BTreeSet<String>,
+    /// Labels of the rows that are judged.
+    given: BTreeSet<String>,
+    /// Labels of checked rows.
+    checked: BTreeSet<String>,
+    /// Checked rows stand in a file of their own.
+    apart: bool,
     columns: Vec<Column>,
 }
 
@@ -91,6 +96,8 @@ pub struct Agreed {
     pub given: f64,
     /// How many checked rows are trained on.
     pub checked: f64,
+    /// What makes the result doubtful, in words.
+    pub warnings: Vec<String>,
 }
 
 impl Agreed {
@@ -102,6 +109,13 @@ impl Agreed {
     /// The number of a class.
     fn class(&self, word: &str) -> Option<u8> {
         self.classes.iter().position(|c| c == word).map(|c| c as u8)
+    }
+
+    /// The class of a true label, which may be spelled in another way: a table writes whole numbers with gaps
+    /// as 1.0. One that nobody gave is no class of the model: no method sees the truth.
+    fn true_class(&self, word: &str) -> u16 {
+        let alike = || self.classes.iter().position(|c| alike(c, word)).map(|c| c as u16);
+        self.class(word).map(u16::from).or_else(alike).unwrap_or(Site::NOBODYS)
     }
 }
 
@@ -144,21 +158,34 @@ fn by_owner(samples: &Arc<Samples>, owners: &Words) -> Result<Vec<(String, Part)
     Ok(rows.into_iter().map(part).collect())
 }
 
-/// Checked rows in files of their own: by owner where a column says, else by the file's place.
+/// Checked rows in files of their own: by owner where a column says, else by the file's place. Their features
+/// are those of the rows that are judged, so that they may have the same columns.
 fn checked_apart(files: &Files, roles: &Roles) -> Result<BTreeMap<String, Part>> {
-    let roles = Roles { clean: None, truth: None, ..roles.clone() };
-    let mut apart = BTreeMap::new();
-    for (i, file) in files.checked.iter().enumerate() {
+    let mut apart: BTreeMap<String, Part> = BTreeMap::new();
+    for (i, (file, rows)) in files.checked.iter().zip(&files.rows).enumerate() {
+        let rows = load(rows, roles, files.bert.as_ref())?;
+        let names = rows.features.iter().map(Feature::name).filter(|f| roles.text.as_deref() != Some(f));
+        let features = Choice::Some(names.map(String::from).collect());
+        let roles = Roles { clean: None, truth: None, features, ..roles.clone() };
         let samples = load(file, &roles, files.bert.as_ref())?;
-        match &samples.owners {
-            Some(owners) => apart.extend(by_owner(&samples, owners)?),
-            None => {
-                let rows = (0..samples.rows as u32).collect();
-                apart.insert(i.to_string(), Part { samples, rows });
+        let parts = match &samples.owners {
+            Some(owners) => by_owner(&samples, owners)?,
+            None => vec![(i.to_string(), Part { rows: (0..samples.rows as u32).collect(), samples })],
+        };
+        for (owner, part) in parts {
+            if let Some(other) = apart.get(&owner) {
+                bail!(two_files(&owner, other, &part));
             }
+            apart.insert(owner, part);
         }
     }
     Ok(apart)
+}
+
+/// Why an owner's rows in two files are refused.
+fn two_files(owner: &str, one: &Part, other: &Part) -> String {
+    let (one, other) = (shown(one), shown(other));
+    format!("'{owner}' owns rows in {one} and in {other}; put the rows of an owner into one file")
 }
 
 /// The rows of the agents whose files are here.
@@ -182,9 +209,12 @@ pub fn read(files: &Files, roles: &Roles) -> Result<Vec<Own>> {
             }
         }
     }
-    let mut names = BTreeSet::new();
-    if let Some((twice, _)) = parts.iter().find(|(name, _)| !names.insert(name.clone())) {
-        bail!("two sites are called '{twice}'; owners and file names must differ");
+    let mut names: BTreeMap<&str, &Part> = BTreeMap::new();
+    for (name, part) in &parts {
+        if let Some(other) = names.insert(name, part) {
+            ensure!(part.samples.owners.is_none(), two_files(name, other, part));
+            bail!("two sites are called '{name}'; file names must differ");
+        }
     }
     let mut apart = checked_apart(files, roles)?;
     let mut sites = Vec::new();
@@ -237,27 +267,35 @@ impl Own {
     }
 
     fn profile(&self) -> Profile {
-        let mut classes = BTreeSet::new();
-        for part in [&self.given, &self.checked] {
-            let Samples { labels, truth, .. } = &*part.samples;
-            for words in std::iter::once(labels).chain(truth) {
-                classes.extend(part.rows.iter().filter_map(|r| words.get(*r as usize)).map(String::from));
-            }
-        }
-        let image = self.given.samples.image.is_some();
+        let labels = |part: &Part| -> BTreeSet<String> {
+            let words = part.rows.iter().filter_map(|r| part.samples.labels.get(*r as usize));
+            words.collect::<BTreeSet<&str>>().into_iter().map(String::from).collect()
+        };
+        let Samples { image, features, file, .. } = &*self.given.samples;
         let column = |feature: &Feature| match feature {
             Feature::Numbers { name, width, .. } => Column {
                 name: name.clone(),
                 width: *width,
                 words: BTreeSet::new(),
-                image: image && *width > 1,
+                image: image.is_some() && *width > 1,
             },
             Feature::Category { name, words } => {
-                let words = words.words.iter().cloned().collect();
+                let mut words: BTreeSet<String> = words.words.iter().cloned().collect();
+                words.extend(self.checked_words(name).iter().cloned());
                 Column { name: name.clone(), width: 0, words, image: false }
             }
         };
-        Profile { classes, columns: self.given.samples.features.iter().map(column).collect() }
+        let apart = self.checked.samples.file != *file;
+        let (given, checked) = (labels(&self.given), labels(&self.checked));
+        Profile { given, checked, apart, columns: features.iter().map(column).collect() }
+    }
+
+    /// The words of a column of checked rows.
+    fn checked_words(&self, name: &str) -> &[String] {
+        match self.checked.samples.features.iter().find(|f| f.name() == name) {
+            Some(Feature::Category { words, .. }) => &words.words,
+            _ => &[],
+        }
     }
 
     /// Calls `see` with the numbers of each row of a column.
@@ -299,8 +337,9 @@ impl Own {
         let truth = match &self.given.samples.truth {
             None => Vec::new(),
             Some(truth) => {
-                let of = |row: &u32| class(&self.given, truth, *row);
-                self.given.rows.iter().map(of).collect::<Result<_>>()?
+                let classes: Vec<u16> = truth.words.iter().map(|w| agreed.true_class(w)).collect();
+                let of = |row: &u32| classes.get(truth.codes[*row as usize] as usize).copied();
+                self.given.rows.iter().map(of).collect()
             }
         };
         let (given, checked) = (self.given.rows.len(), self.trained(held));
@@ -351,31 +390,43 @@ fn ordered(classes: BTreeSet<String>) -> Vec<String> {
     list
 }
 
+/// A file as it is called in messages.
+fn shown(part: &Part) -> String {
+    let file = &part.samples.file;
+    file.strip_prefix(".").unwrap_or(file).display().to_string()
+}
+
+/// What sites are called in messages: by their files where all are here, else by the numbers of their agents,
+/// as no site tells others what it is called.
+fn called(own: &[Own], agents: usize) -> Vec<String> {
+    let name = |o: &Own| match &o.given.samples.owners {
+        Some(_) => format!("'{}' in {}", o.owner, shown(&o.given)),
+        None => shown(&o.given),
+    };
+    let number = |i: usize| format!("agent {i}");
+    if own.len() == agents { own.iter().map(name).collect() } else { (0..agents).map(number).collect() }
+}
+
 /// The columns that all sites have, with the words of all.
-fn common_columns(profiles: &[Profile], most_categories: usize) -> Result<Vec<Column>> {
-    let Some(first) = profiles.first() else { bail!("there are no sites") };
-    let mut columns = first.columns.clone();
-    for (agent, profile) in profiles.iter().enumerate() {
+fn common_columns(profiles: &[Profile], names: &[String], most_categories: usize) -> Result<Vec<Column>> {
+    let (Some(profile), Some(first)) = (profiles.first(), names.first()) else { bail!("there are no sites") };
+    let mut columns = profile.columns.clone();
+    for (profile, other) in profiles.iter().zip(names) {
         for column in &mut columns {
             let name = &column.name;
-            let Some(other) = profile.columns.iter().find(|c| c.name == *name) else {
-                bail!(
-                    "agent 0 has a column '{name}' and agent {agent} has none; --features names those in use"
-                );
+            let Some(same) = profile.columns.iter().find(|c| c.name == *name) else {
+                bail!("{first} has a column '{name}' and {other} has none; --features names those in use");
             };
             ensure!(
-                other.width == column.width,
-                "column '{name}': {} at agent 0 and {} at agent {agent}; --features names those in use",
+                same.width == column.width,
+                "column '{name}': {} in {first} and {} in {other}; --features names those in use",
                 kind(column.width),
-                kind(other.width)
+                kind(same.width)
             );
-            column.words.extend(other.words.iter().cloned());
+            column.words.extend(same.words.iter().cloned());
         }
         if let Some(more) = profile.columns.iter().find(|c| columns.iter().all(|o| o.name != c.name)) {
-            bail!(
-                "agent {agent} has a column '{}' and agent 0 has none; --features names those in use",
-                more.name
-            );
+            bail!("{other} has a column '{}' and {first} has none; --features names those in use", more.name);
         }
     }
     let most = if most_categories == 0 { 64 } else { most_categories };
@@ -398,6 +449,72 @@ fn kind(width: usize) -> String {
     }
 }
 
+/// Whether two words are the same number, or the same but for the case of letters.
+fn alike(a: &str, b: &str) -> bool {
+    // Beyond this, different whole numbers become the same.
+    let number = |w: &str| w.parse::<f64>().ok().filter(|v| v.abs() < 9e15);
+    number(a).is_some_and(|v| number(b) == Some(v)) || a.to_lowercase() == b.to_lowercase()
+}
+
+/// The labels that each file has, or each agent where not all files are here.
+fn by_file<'a>(profiles: &'a [Profile], own: &[Own]) -> BTreeMap<String, BTreeSet<&'a str>> {
+    let mut files: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for (i, profile) in profiles.iter().enumerate() {
+        let here = own.get(i).filter(|_| own.len() == profiles.len());
+        let given = here.map_or_else(|| format!("agent {i}"), |o| shown(&o.given));
+        let checked = match here {
+            Some(own) => shown(&own.checked),
+            None if profile.apart => format!("agent {i}'s checked rows"),
+            None => given.clone(),
+        };
+        files.entry(given).or_default().extend(profile.given.iter().map(String::as_str));
+        files.entry(checked).or_default().extend(profile.checked.iter().map(String::as_str));
+    }
+    files
+}
+
+/// Classes that are spelled in two ways: files that disagree are refused; one that has both may mean two
+/// classes by them, such as the codes 01 and 1.
+fn spellings(classes: &[String], files: &BTreeMap<String, BTreeSet<&str>>) -> Result<Option<String>> {
+    let mut pairs = Vec::new();
+    for (i, b) in classes.iter().enumerate() {
+        for a in classes[..i].iter().filter(|a| alike(a, b)) {
+            let having = |word: &str| files.iter().find(|f| f.1.contains(word)).map_or("", |f| f.0);
+            ensure!(
+                files.values().any(|f| f.contains(a.as_str()) && f.contains(b.as_str())),
+                "one class in two spellings: '{a}' in {} and '{b}' in {}; write it alike in all files",
+                having(a),
+                having(b)
+            );
+            pairs.push(format!("'{a}' and '{b}'"));
+        }
+    }
+    let told = || format!("{} count as two classes; if they are one, write it alike", some(&pairs, ", "));
+    Ok((!pairs.is_empty()).then(told))
+}
+
+/// Classes that rows were given and no checked row has, in words; nothing where no row is checked.
+fn unchecked(profiles: &[Profile]) -> Option<String> {
+    let known: BTreeSet<&String> = profiles.iter().flat_map(|p| &p.checked).collect();
+    let given: BTreeSet<&String> = profiles.iter().flat_map(|p| &p.given).collect();
+    let open: Vec<String> = given.difference(&known).map(|class| format!("'{class}'")).collect();
+    (!known.is_empty() && !open.is_empty()).then(|| {
+        format!(
+            "no checked row has class {}: it cannot be judged by checked rows; ways that learn from these \
+            call its rows wrong and do best on those held out; check some rows of every class",
+            some(&open, " or ")
+        )
+    })
+}
+
+/// The first few of a list, in words.
+fn some(list: &[String], between: &str) -> String {
+    const SHOWN: usize = 5;
+    let more = list.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    list[..list.len().min(SHOWN)].join(between) + &more
+}
+
 /// What all agents agree on, for each agent that is here.
 pub fn agree(
     own: &[Own],
@@ -410,13 +527,15 @@ pub fn agree(
     let profiles = agreement.texts(&texts)?;
     let profiles: Vec<Profile> =
         profiles.iter().map(|t| serde_json::from_str(t)).collect::<Result<_, _>>().context("agreement")?;
-    let columns = common_columns(&profiles, most_categories)?;
-    let classes = ordered(profiles.into_iter().flat_map(|p| p.classes).collect());
+    let columns = common_columns(&profiles, &called(own, profiles.len()), most_categories)?;
+    let classes = ordered(profiles.iter().flat_map(|p| p.given.union(&p.checked)).cloned().collect());
     ensure!(
         (2..=256).contains(&classes.len()),
         "the labels have {} different values; between 2 and 256 classes can be learned",
         classes.len()
     );
+    let spelled = spellings(&classes, &by_file(&profiles, own))?;
+    let warnings: Vec<String> = unchecked(&profiles).into_iter().chain(spelled).collect();
     let numbers: Vec<&Column> = columns.iter().filter(|c| c.width > 0).collect();
     // First how many values there are and their sums, then the squares around the means.
     let first = own.iter().map(|o| -> Result<Vec<f64>> {
@@ -454,6 +573,7 @@ pub fn agree(
         encoding: encoding(&columns, scale, &sums[2..], squares, means),
         given: sums[0].round(),
         checked: sums[1].round(),
+        warnings: warnings.clone(),
     });
     Ok(agreed.collect())
 }
@@ -520,7 +640,14 @@ fn encoding(
 
 /// Rows with true labels for all agents to try their models on.
 pub fn test(file: &Path, roles: &Roles, bert: Option<&Bert>, agreed: &Agreed) -> Result<Site> {
-    let roles = Roles { clean: None, owner: None, truth: None, id: None, ..roles.clone() };
+    // The columns of the sites may stand there, too: only those that the model sees are read. Words that it
+    // does not know are read all the same.
+    let columns = &agreed.encoding.columns;
+    let names = columns.iter().map(Encoded::name).filter(|c| roles.text.as_deref() != Some(c));
+    let features = Choice::Some(names.map(String::from).collect());
+    let most_categories = 10_000 + agreed.encoding.width();
+    let roles =
+        Roles { clean: None, owner: None, truth: None, id: None, features, most_categories, ..roles.clone() };
     let samples = load(file, &roles, bert)?;
     let features = agreed.encoding.apply(&samples, 0..samples.rows)?;
     let class = |row: usize| {

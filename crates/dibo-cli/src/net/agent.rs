@@ -219,6 +219,7 @@ impl Process<'_> {
             ..Place::new(&self.experiment.folder, &self.threads)
         };
         let opened = open(setting, seed, place)?;
+        opened.built.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let agents = opened.graphs.agents();
         let node = self.node(2 * job + 1, agents)?;
         opened.visit(Going {

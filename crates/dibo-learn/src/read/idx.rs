@@ -101,7 +101,7 @@ fn start(file: &Path) -> Result<(Vec<usize>, impl Read), ReadError> {
 }
 
 /// The file of labels, packed or not.
-fn beside(file: &Path) -> Result<PathBuf, ReadError> {
+pub(super) fn beside(file: &Path) -> Result<PathBuf, ReadError> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let labels = name.replace("images-idx3", "labels-idx1").replace("images-idx4", "labels-idx1");
     let labels = labels.replace("images.idx3", "labels.idx1").replace("images.idx4", "labels.idx1");

@@ -5,7 +5,7 @@ use super::table::{empty, line, named};
 use super::{cannot, csv};
 use crate::samples::{Choice, Feature, Ids, ReadError, Roles, Samples, Words, short};
 use std::collections::HashSet;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 /// So many pixels one image may have: a small file can say that it is a huge image.
 const PIXELS: usize = 64 << 20;
@@ -15,6 +15,26 @@ pub(super) fn folder(folder: &Path, roles: &Roles) -> Result<Samples, ReadError>
     only_image(folder, &roles.features)?;
     let table = folder.join("labels.csv");
     if table.is_file() { listed(folder, &table, roles) } else { by_class(folder, roles) }
+}
+
+/// The files that [`folder`] reads.
+pub(super) fn parts(folder: &Path) -> Result<Vec<PathBuf>, ReadError> {
+    let table = folder.join("labels.csv");
+    if table.is_file() {
+        let (id, features) = (Some("file".into()), Choice::Some(Vec::new()));
+        let samples = csv::read(&table, &Roles { id, features, ..Roles::default() }, b',', false)?;
+        let Ids::Own(files) = samples.ids else { return Ok(vec![table]) };
+        return Ok(std::iter::once(table).chain(files.iter().map(|f| folder.join(f))).collect());
+    }
+    let mut all = Vec::new();
+    for (name, is_folder) in entries(folder)? {
+        let inside = if is_folder { entries(&folder.join(&name))? } else { Vec::new() };
+        all.extend(
+            inside.into_iter().filter(|(image, _)| is_image(image)).map(|(i, _)| folder.join(&name).join(i)),
+        );
+        all.extend((!is_folder && is_image(&name)).then(|| folder.join(&name)));
+    }
+    Ok(all)
 }
 
 /// Images that `labels.csv` lists, in its order.

@@ -21,7 +21,7 @@ use flate2::read::MultiGzDecoder;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Reads a file or a folder of images. Its name says what it is: `.csv`, `.tsv`, `.jsonl`, `.ndjson` (each
 /// may end in `.gz`), `.parquet`, `.arrow`, `.feather`, `.ipc`, `.npy`, `.npz`, or `…-idx3-ubyte` for IDX.
@@ -70,8 +70,25 @@ pub fn read(file: &Path, roles: &Roles) -> Result<Samples, ReadError> {
     }
 }
 
+/// Every file that [`read`] looks at, in an order that is the same on all systems: the file itself, with IDX
+/// the labels beside it, of a folder the images and the table that lists them.
+pub fn parts(file: &Path) -> Result<Vec<PathBuf>, ReadError> {
+    if file.is_dir() {
+        #[cfg(feature = "images")]
+        return images::parts(file);
+        #[cfg(not(feature = "images"))]
+        return without(file, "images");
+    }
+    let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let mut parts = vec![file.to_path_buf()];
+    if idx::is(name.strip_suffix(".gz").unwrap_or(&name)) {
+        parts.extend(idx::beside(file).ok());
+    }
+    Ok(parts)
+}
+
 #[cfg(not(all(feature = "images", feature = "parquet")))]
-fn without(file: &Path, feature: &str) -> Result<Samples, ReadError> {
+fn without<T>(file: &Path, feature: &str) -> Result<T, ReadError> {
     Err(ReadError::new(file, format!("this program was built without the feature '{feature}'")))
 }
 

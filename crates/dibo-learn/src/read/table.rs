@@ -40,7 +40,7 @@ enum Parsed {
 }
 
 fn is_missing(text: &str) -> bool {
-    matches!(text, "" | "NA" | "N/A" | "NaN" | "nan" | "null" | "None" | "?")
+    matches!(text, "" | "NA" | "N/A" | "NaN" | "nan" | "None" | "?") || text.eq_ignore_ascii_case("null")
 }
 
 /// A short decimal number such as -12.5: two numbers that are exact, so that their quotient is the nearest.

@@ -36,23 +36,25 @@ pub fn before_at(experiment: &mut Experiment, apart: bool) -> Result<()> {
     let (folder, threads) = (experiment.folder.clone(), Threads::one());
     let place = Place::new(&folder, &threads);
     // Algorithms share problems and graphs; each pair is looked at once.
-    let (mut seen, mut graphs) = (BTreeSet::new(), BTreeSet::new());
+    let (mut seen, mut graphs) = (BTreeMap::<String, Vec<String>>::new(), BTreeSet::new());
     let (mut known, mut cache) = (Vec::new(), Cache::default());
     for s in 0..experiment.settings.len() {
         let setting = &experiment.settings[s];
         let of_problem = |key: &str| !key.starts_with("algorithm.") || key == "algorithm.name";
         let shared: Vec<_> = setting.series.settings.iter().filter(|(k, _)| of_problem(k)).collect();
-        let first = seen.insert(format!("{shared:?}"));
+        let shared = format!("{shared:?}");
+        let first = !seen.contains_key(&shared);
         for seed in &experiment.seeds {
             if graphs.insert((setting.place_key(), setting.run.iterations, *seed)) {
                 setting.check_graph(*seed, &folder)?;
             }
         }
         let elsewhere = apart && setting.problem.is_own();
-        let warnings = if !elsewhere && (first || setting.problem.closed_forms()) {
+        let mut warnings = if !elsewhere && (first || setting.problem.closed_forms()) {
             let opened = open(setting, experiment.seeds[0], place)?;
             if first {
                 known.push(opened.measures());
+                seen.insert(shared.clone(), opened.built.warnings.clone());
             }
             let steps = Steps { seed: experiment.seeds[0], cache: &mut cache, thorough: false };
             let mut all = of_network(setting, experiment.seeds[0], &folder)?;
@@ -61,6 +63,7 @@ pub fn before_at(experiment: &mut Experiment, apart: bool) -> Result<()> {
         } else {
             of_network(setting, experiment.seeds[0], &folder)?
         };
+        warnings.extend(seen.get(&shared).into_iter().flatten().cloned());
         experiment.settings[s].series.warnings = warnings;
     }
     match apart && known.is_empty() {

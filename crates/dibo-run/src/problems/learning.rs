@@ -314,7 +314,12 @@ impl Problem {
             ask.on_host("learning with 64-bit numbers")?;
             let problem: Learning<f64> = self.learning(ask)?;
             let (data_bytes, finale) = (problem.dealt().bytes() as u64, finale(&problem));
-            return Ok(Built { problem: Numbers::F64(problem.shared(), finale), data_bytes, note: None });
+            return Ok(Built {
+                problem: Numbers::F64(problem.shared(), finale),
+                data_bytes,
+                note: None,
+                warnings: Vec::new(),
+            });
         }
         let problem: Learning<f32> = self.learning(ask)?;
         let data_bytes = problem.dealt().bytes() as u64;
@@ -325,10 +330,16 @@ impl Problem {
                 problem: Numbers::F32(problem.into(), Finale::default()),
                 data_bytes,
                 note: Some(note),
+                warnings: Vec::new(),
             });
         }
         let finale = finale(&problem);
-        Ok(Built { problem: Numbers::F32(problem.shared(), finale), data_bytes, note: None })
+        Ok(Built {
+            problem: Numbers::F32(problem.shared(), finale),
+            data_bytes,
+            note: None,
+            warnings: Vec::new(),
+        })
     }
 
     /// The problem on the host.

@@ -89,8 +89,8 @@ pub struct Finale<T> {
 }
 
 /// Writes the data of all agents as arrays into a folder, for programs that work on it in one place; gives
-/// back which labels are wrong, where that is known.
-pub type Pool = Box<dyn Fn(&Path) -> Result<Vec<bool>> + Send + Sync>;
+/// back of every row whether its label is wrong, where that is known.
+pub type Pool = Box<dyn Fn(&Path) -> Result<Vec<Option<bool>>> + Send + Sync>;
 
 impl<T> Default for Finale<T> {
     fn default() -> Self {
@@ -114,12 +114,15 @@ pub struct Built {
     pub data_bytes: u64,
     /// What should be said before it runs, such as the memory that it takes on a device.
     pub note: Option<String>,
+    /// What makes its results doubtful, in words.
+    pub warnings: Vec<String>,
 }
 
 impl Built {
     /// A problem with 64-bit numbers and nothing else to say.
     pub fn new(problem: impl Bilevel<f64> + 'static) -> Self {
-        Built { problem: Numbers::F64(Arc::new(problem), Finale::default()), data_bytes: 0, note: None }
+        let problem = Numbers::F64(Arc::new(problem), Finale::default());
+        Built { problem, data_bytes: 0, note: None, warnings: Vec::new() }
     }
 }
 

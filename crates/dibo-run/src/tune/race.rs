@@ -187,6 +187,7 @@ impl Race<'_> {
     /// What a track belongs to: the candidate with everything that it depends on, the seed and the metric.
     fn digest(&self, candidate: &Candidate, seed: u64) -> Result<[u8; 32]> {
         let mut hash = candidate.setting.digest(self.files)?;
+        candidate.setting.add_private(self.files, &mut hash)?;
         hash.update(self.metric.as_bytes()).update(&seed.to_le_bytes()).update(dibo::rows::cpu().as_bytes());
         Ok(*hash.finalize().as_bytes())
     }

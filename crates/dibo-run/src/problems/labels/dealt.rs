@@ -56,9 +56,10 @@ pub fn dealt(k: &LabelsKeys, seed: u64) -> Result<Dealt> {
         let mut labels: Vec<u8> =
             truth.iter().map(|l| k.noise.label(*l, train.classes(), cr, &mut r)).collect();
         labels.extend(rows[given..].iter().map(|i| train.labels()[*i as usize]));
+        let known = truth.iter().map(|t| Some((*t).into()));
         let checked = k.checked - held_out(k.checked, k.held);
         let features = features(&train, &rows, &scale);
-        sites.push(Arc::new(Site { features, labels, given, checked, truth }));
+        sites.push(Arc::new(Site { features, labels, given, checked, truth: known.collect() }));
     }
     let count = if k.test > 0 { k.test.min(test.len()) } else { test.len() };
     let some: Vec<u32> = (0..count).map(|i| (i * test.len() / count) as u32).collect();

@@ -75,8 +75,9 @@ pub(super) fn pool(sites: Vec<Arc<Site>>, test: Option<Arc<Site>>, width: usize)
             numbers("test_features.npy", &[&test.features])?;
             words("test_labels.npy", &[&test.labels])?;
         }
-        let wrong = |s: &Arc<Site>| s.truth.iter().zip(&s.labels).map(|(t, g)| t != g).collect::<Vec<_>>();
-        Ok(sites.iter().flat_map(wrong).collect())
+        let truth = |s: &Site, row: usize| s.truth.get(row).copied().flatten();
+        let wrong = |s: &Site, row: usize| truth(s, row).map(|t| t != u16::from(s.labels[row]));
+        Ok(sites.iter().flat_map(|s| (0..s.given).map(|row| wrong(s, row))).collect())
     })
 }
 
@@ -124,7 +125,7 @@ pub(super) fn picture(problem: Arc<Labels<f32>>, parts: &Sites) -> Option<Pictur
                 png: png(&pixels, (width as u32, height as u32), channels),
                 first: format!("given {}", word(site.labels[*row])),
                 second: format!("→ {}", word(v.suggested)),
-                good: site.truth.get(*row).map(|truth| *truth == v.suggested),
+                good: site.truth.get(*row).copied().flatten().map(|truth| truth == u16::from(v.suggested)),
             }
         });
         drawn("the images whose labels look wrong the most", shown)

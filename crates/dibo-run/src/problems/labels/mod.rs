@@ -345,7 +345,8 @@ impl LabelsKeys {
         let encoding = Encoding { columns: vec![Encoded::Numbers { name: "image".into(), mean, factor }] };
         let totals = dealt::totals(&sites);
         let classes = (0..10).map(|c| c.to_string()).collect();
-        let agreed = Agreed { classes, encoding, given: totals.given, checked: totals.checked };
+        let agreed =
+            Agreed { classes, encoding, given: totals.given, checked: totals.checked, warnings: Vec::new() };
         Ok(Sites {
             test: Some(test),
             agreed: vec![agreed; sites.len()],
@@ -426,9 +427,10 @@ impl Kind for LabelsProblem {
         let problem = Arc::new(problem);
         let picture = export::picture(problem.clone(), &parts);
         let pool = export::pool(parts.sites.clone(), parts.test.clone(), width);
+        let warnings = agreed.warnings.clone();
         let export = export::export(problem.clone(), parts);
         let finale = Finale { picture, export: Some(export), pool: Some(pool) };
-        Ok(Built { problem: Numbers::F32(problem.shared(), finale), data_bytes, note: None })
+        Ok(Built { problem: Numbers::F32(problem.shared(), finale), data_bytes, note: None, warnings })
     }
 
     fn is_own(&self) -> bool {
@@ -477,7 +479,6 @@ impl Kind for LabelsProblem {
 
     fn private_files(&self, folder: &Path) -> Vec<PathBuf> {
         let Files { rows, checked, .. } = self.keys.own_files(folder);
-        // A folder of images is known by what lies in it when it is read.
-        rows.into_iter().chain(checked).filter(|f| !f.is_dir()).collect()
+        rows.into_iter().chain(checked).collect()
     }
 }

@@ -210,12 +210,12 @@ impl<T: Real> Labels<T> {
             let suspicious = v.suggested != site.labels[row];
             sums[5] += 1.0;
             sums[6] += f64::from(u8::from(suspicious));
-            if let Some(truth) = site.truth.get(row) {
-                let wrong = *truth != site.labels[row];
+            if let Some(Some(truth)) = site.truth.get(row) {
+                let wrong = *truth != u16::from(site.labels[row]);
                 sums[7] += f64::from(u8::from(suspicious && wrong));
                 sums[8] += f64::from(u8::from(wrong));
                 sums[9] += 1.0;
-                sums[10] += f64::from(u8::from(v.suggested == *truth));
+                sums[10] += f64::from(u8::from(u16::from(v.suggested) == *truth));
                 sums[FIRST + if wrong { 0 } else { BINS } + bin(v.log_odds)] += 1.0;
             }
         }

@@ -47,11 +47,15 @@ pub struct Site {
     pub given: usize,
     /// How many are checked and trained on.
     pub checked: usize,
-    /// True labels of the given rows, where they are known: only metrics look at them.
-    pub truth: Vec<u8>,
+    /// True labels of the given rows, where they are known: only metrics look at them. None where one is
+    /// missing, [`Site::NOBODYS`] where it is a class that nobody gave.
+    pub truth: Vec<Option<u16>>,
 }
 
 impl Site {
+    /// A true label that is no class of the model: whatever was given instead is wrong.
+    pub const NOBODYS: u16 = 256;
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.labels.len()
@@ -303,7 +307,9 @@ impl<T: Real> Labels<T> {
             let right = site.features.len() == site.rows() * width
                 && site.given + site.checked <= site.rows()
                 && (site.truth.is_empty() || site.truth.len() == site.given);
-            if !right || site.labels.iter().chain(&site.truth).any(|l| *l as usize >= classes) {
+            let is_class = |l: u16| usize::from(l) < classes;
+            let known = site.truth.iter().flatten().all(|l| is_class(*l) || *l == Site::NOBODYS);
+            if !right || !known || !site.labels.iter().all(|l| is_class((*l).into())) {
                 return Err(format!("the rows of agent {i} do not fit together"));
             }
         }

@@ -21,7 +21,13 @@ fn sites(seed: u64) -> Vec<Arc<Site>> {
             if r.random::<f64>() < 0.3 { (t + 1) % CLASSES as u8 } else { t }
         };
         let labels = (0..rows).map(|j| if j < given { flip(truth[j], &mut r) } else { truth[j] }).collect();
-        Arc::new(Site { features, labels, given, checked, truth: truth[..given].to_vec() })
+        Arc::new(Site {
+            features,
+            labels,
+            given,
+            checked,
+            truth: truth[..given].iter().map(|t| Some((*t).into())).collect(),
+        })
     };
     [(7, 2, 1), (4, 0, 0), (9, 3, 2)].into_iter().enumerate().map(site).collect()
 }
@@ -412,9 +418,9 @@ fn sums_of_agents_are_the_metrics_of_all() {
             let pair: Vec<f64> = (0..3).map(|c| q[c] * t[c * 3 + g]).collect();
             assert!((verdict.score - pair[g] / pair.iter().sum::<f64>()).abs() < 1e-12);
             assert!(q.iter().all(|v| *v <= q[verdict.suggested as usize]));
-            samples.push((verdict.score, s.truth[j] != s.labels[j]));
+            samples.push((verdict.score, s.truth[j] != Some(s.labels[j].into())));
             suspicious += f64::from(u8::from(verdict.suggested != s.labels[j]));
-            right += f64::from(u8::from(verdict.suggested == s.truth[j]));
+            right += f64::from(u8::from(s.truth[j] == Some(verdict.suggested.into())));
             rows += 1.0;
         }
     }
