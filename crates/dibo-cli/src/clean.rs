@@ -52,6 +52,10 @@ pub struct Options {
     /// Columns that the model sees [default: all others]
     #[arg(long, value_delimiter = ',')]
     features: Vec<String>,
+    /// Column of words, though some sites have only numbers in it, such as wards 0, 1, 2 and ICU; may be
+    /// given several times
+    #[arg(long, value_name = "COLUMN")]
+    words: Vec<String>,
     /// Width and height that images are scaled to, such as 32x32
     #[arg(long, value_name = "WxH")]
     image_size: Option<String>,
@@ -329,6 +333,9 @@ impl Options {
         }
         put("label", self.label.clone().into());
         put("features", Value::Array(self.features.iter().map(|f| f.as_str().into()).collect()));
+        if !self.words.is_empty() {
+            put("words", Value::Array(self.words.iter().map(|w| w.as_str().into()).collect()));
+        }
         let mut image_size = None;
         if let Some(size) = &self.image_size {
             let number = |t: &str| t.trim().parse::<i64>().ok().filter(|n| (1..=4096).contains(n));
@@ -387,6 +394,7 @@ impl Options {
                 true => Columns::All,
                 false => Columns::Some(self.features.clone()),
             },
+            words: self.words.clone(),
             image_size,
             most_categories: self.categories,
         };

@@ -59,6 +59,7 @@ pub fn predict(options: Options) -> Result<ExitCode> {
         id: options.id.clone(),
         text: options.text.clone(),
         features: Choice::Some(columns),
+        words: model.encoding.words(),
         image_size: size.transpose()?,
         // Words that the model does not know are read all the same.
         most_categories: 10_000 + model.encoding.columns.iter().map(words).sum::<usize>(),

@@ -485,6 +485,201 @@ fn a_written_experiment_finds_its_files_from_its_own_folder() {
     }
 }
 
+const SHORT: [&str; 8] = ["--ways", "noisy", "--iterations", "60", "--model", "linear", "--quiet", "--fresh"];
+
+/// Two sites whose class hangs on ward and age; wards and smokers look like numbers in most rows.
+fn wards(folder: &Path) {
+    let mut r = Numbers(77);
+    for site in 0..2 {
+        let mut text = String::from("id,age,ward,smoker,label\n");
+        for row in 0..80 {
+            let ward = ["1", "2", "3", "ICU"][(r.next() * 4.0) as usize];
+            let smoker = ["True", "False", "unknown"][(r.next() * 3.0) as usize];
+            let age = (20.0 + 60.0 * r.next()) as usize;
+            let sick = (ward == "ICU" || ward == "3") as usize + (age > 50) as usize > 0;
+            writeln!(text, "{site}-{row},{age},{ward},{smoker},{}", ["well", "sick"][sick as usize]).unwrap();
+        }
+        std::fs::write(folder.join(format!("ward{site}.csv")), text).unwrap();
+    }
+}
+
+/// What a few rows look like is no matter: the model knows which columns are words.
+#[test]
+fn one_row_at_a_time_is_predicted_as_among_others() {
+    let folder = tempfile::tempdir().unwrap();
+    wards(folder.path());
+    let command: Vec<&str> =
+        ["clean", "ward0.csv", "ward1.csv", "--id", "id"].into_iter().chain(SHORT).collect();
+    let output = dibo(folder.path(), &command);
+    assert!(output.status.success(), "{}", words(&output));
+    let predict = |name: &str, text: &str| -> Vec<Vec<String>> {
+        std::fs::write(folder.path().join(name), text).unwrap();
+        let output = dibo(folder.path(), &["predict", "cleaned", name, "--id", "id", "--out", "p.csv"]);
+        assert!(output.status.success(), "{name}: {}", words(&output));
+        lines(&folder.path().join("p.csv")).split_off(1)
+    };
+    let head = "id,age,ward,smoker";
+    let rows = ["a,41,2,True", "b,55,ICU,unknown", "c,55,3,False", "d,41,,True", "e,,2,True", "f,41,2,"];
+    let all = predict("all.csv", &format!("{head}\n{}\n", rows.join("\n")));
+    assert!(all.iter().map(|l| &l[2]).collect::<std::collections::BTreeSet<_>>().len() > 3, "{all:?}");
+    for (row, among) in rows.iter().zip(&all) {
+        assert_eq!(predict("one.csv", &format!("{head}\n{row}\n")), std::slice::from_ref(among), "{row}");
+    }
+    assert_eq!(
+        predict("two.csv", &format!("{head}\n{}\n{}\n", rows[0], rows[2])),
+        [&all[0], &all[2]].map(|l| l.clone())
+    );
+    let json = [
+        r#"{"id": "a", "age": 41, "ward": 2, "smoker": true}"#,
+        r#"{"id": "b", "age": 55, "ward": "ICU", "smoker": "unknown"}"#,
+        r#"{"id": "c", "age": 55, "ward": 3.0, "smoker": false}"#,
+        r#"{"id": "d", "age": 41, "ward": null, "smoker": true}"#,
+        r#"{"id": "e", "age": null, "ward": 2, "smoker": true}"#,
+    ];
+    for (row, among) in json.iter().zip(&all) {
+        assert_eq!(predict("one.jsonl", row), std::slice::from_ref(among), "{row}");
+    }
+    // A test file and a file of checked rows are read by what the others have, too.
+    std::fs::write(
+        folder.path().join("few.csv"),
+        "id,age,ward,smoker,label\nx,41,2,True,well\ny,60,3,,sick\n",
+    )
+    .unwrap();
+    let command: Vec<&str> =
+        ["clean", "ward0.csv", "--id", "id", "--test", "few.csv", "--checked", "few.csv"]
+            .into_iter()
+            .chain(SHORT)
+            .collect();
+    let output = dibo(folder.path(), &command);
+    assert!(output.status.success(), "{}", words(&output));
+}
+
+/// A column without values is what the others have; one that is numbers at one site and words at another is
+/// what the flag says.
+#[test]
+fn sites_need_not_show_what_a_column_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let clean = |files: &[&str], more: &[&str]| {
+        let start = ["clean"].iter().chain(files).copied();
+        let command: Vec<&str> = start.chain(more.iter().copied()).chain(SHORT).collect();
+        dibo(folder.path(), &command)
+    };
+    let columns = || -> serde_json::Value {
+        let text = std::fs::read_to_string(folder.path().join("cleaned/model.json")).unwrap();
+        let model: serde_json::Value = serde_json::from_str(&text).unwrap();
+        model["encoding"]["columns"].clone()
+    };
+    put("numbers.csv", "age,ward,label\n41,0,x\n50,1,y\n44,2,x\n61,0,y\n");
+    put("words.csv", "age,ward,label\n42,ICU,x\n52,1,y\n43,2,x\n64,0,y\n");
+    put("empty.csv", "age,ward,label\n,,x\n,,y\n,,x\n,NA,y\n");
+    for files in [["empty.csv", "words.csv"], ["words.csv", "empty.csv"]] {
+        let output = clean(&files, &[]);
+        assert!(output.status.success(), "{}", words(&output));
+        assert_eq!(columns()[1]["one-hot"]["words"], serde_json::json!(["0", "1", "2", "ICU"]));
+        assert!(columns()[0]["numbers"]["factor"][0].as_f64().unwrap() > 0.0);
+    }
+    let output = clean(&["empty.csv", "numbers.csv", "words.csv"], &[]);
+    let said = words(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("column 'ward': a number in numbers.csv and words in words.csv; --words 'ward'"),
+        "{said}"
+    );
+    let output = clean(&["empty.csv", "numbers.csv", "words.csv"], &["--words", "ward"]);
+    assert!(output.status.success(), "{}", words(&output));
+    assert_eq!(columns()[1]["one-hot"]["words"], serde_json::json!(["0", "1", "2", "ICU"]));
+    let said = words(&clean(&["numbers.csv", "words.csv"], &["--words", "wrad"]));
+    assert!(said.contains("did you mean 'ward'"), "{said}");
+}
+
+/// Images of random bytes, brighter in the first row for the second class, with their labels.
+fn images(folder: &Path, name: &str, (width, height, channels): (usize, usize, usize)) {
+    let mut r = Numbers(4);
+    let (mut bytes, mut labels) = (vec![0, 0, 8, 3], vec![0, 0, 8, 1, 0, 0, 0, 20]);
+    let mut shape = vec![20, height, width];
+    if channels > 1 {
+        (bytes[3], shape) = (4, vec![20, height, width, channels]);
+    }
+    bytes.extend(shape.iter().flat_map(|d| (*d as u32).to_be_bytes()));
+    for image in 0..20 {
+        let bright = |i: usize| if image % 2 == 1 && i < width * channels { 100.0 } else { 0.0 };
+        bytes.extend((0..width * height * channels).map(|i| (100.0 * r.next() + bright(i)) as u8));
+        labels.push(image as u8 % 2);
+    }
+    let dimensions = if channels > 1 { 4 } else { 3 };
+    std::fs::write(folder.join(format!("{name}-images-idx{dimensions}-ubyte")), bytes).unwrap();
+    std::fs::write(folder.join(format!("{name}-labels-idx1-ubyte")), labels).unwrap();
+}
+
+/// As many pixels in another shape are another image.
+#[test]
+fn images_must_have_one_shape() {
+    let folder = tempfile::tempdir().unwrap();
+    images(folder.path(), "wide", (8, 4, 1));
+    images(folder.path(), "high", (4, 8, 1));
+    images(folder.path(), "colour", (8, 4, 3));
+    let [wide, high, colour] =
+        ["wide-images-idx3-ubyte", "high-images-idx3-ubyte", "colour-images-idx4-ubyte"];
+    let clean = |files: &[&str], more: &[&str]| {
+        let start = ["clean"].iter().chain(files).copied();
+        let command: Vec<&str> = start.chain(more.iter().copied()).chain(SHORT).collect();
+        let output = dibo(folder.path(), &command);
+        (output.status.code(), words(&output).split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let (code, said) = clean(&[wide, high], &[]);
+    let what = "images of 8x4 pixels in grey in wide-images-idx3-ubyte and images of 4x8 pixels in grey in high-images";
+    assert!(code == Some(2) && said.contains(what) && said.contains("--image-size 8x4"), "{said}");
+    let (code, said) = clean(&[colour, wide], &[]);
+    let what =
+        "images of 8x4 pixels in colour in colour-images-idx4-ubyte and images of 8x4 pixels in grey in wide";
+    assert!(code == Some(2) && said.contains(what) && said.contains("or all in grey"), "{said}");
+    let (code, said) = clean(&[wide], &["--test", high]);
+    assert!(code == Some(2) && said.contains("--image-size 8x4"), "{said}");
+    let (code, said) = clean(&[wide, high], &["--image-size", "8x4"]);
+    assert!(code == Some(0), "{said}");
+    let predict = |more: &[&str]| {
+        let output = dibo(folder.path(), &[&["predict", "cleaned"], more].concat());
+        (output.status.code(), words(&output))
+    };
+    assert_eq!(predict(&[wide]).0, Some(0));
+    let (code, said) = predict(&[high]);
+    let what = "images of 4x8 pixels in grey; the model needs images of 8x4 pixels in grey: --image-size 8x4";
+    assert!(code == Some(2) && said.contains(what), "{said}");
+    assert_eq!(predict(&[high, "--image-size", "8x4"]).0, Some(0));
+    // A model of before does not say.
+    let file = folder.path().join("cleaned/model.safetensors");
+    let bytes = std::fs::read(&file).unwrap();
+    let (header, data) = bytes[8..].split_at(u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize);
+    let text = String::from_utf8(header.to_vec()).unwrap().replace(r#",\"image\":[8,4,1]"#, "");
+    assert!(text.len() < header.len(), "{text}");
+    let text = format!("{text:<width$}", width = header.len());
+    std::fs::write(&file, [&bytes[..8], text.as_bytes(), data].concat()).unwrap();
+    std::fs::remove_file(folder.path().join("cleaned/model.json")).unwrap();
+    assert_eq!(predict(&[high]).0, Some(0));
+}
+
+/// 32 bits do not tell times of one minute apart: that is said once, and of no column that never changes.
+#[test]
+fn columns_that_are_lost_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut r = Numbers(3);
+    for site in 0..2 {
+        let mut text = String::from("ts,same,x,label\n");
+        for row in 0..30 {
+            let time = 1_700_000_000 + 50 * (row % 2);
+            writeln!(text, "{time},1700000077,{:.3},{}", r.next(), row % 2).unwrap();
+        }
+        std::fs::write(folder.path().join(format!("time{site}.csv")), text).unwrap();
+    }
+    let command: Vec<&str> = ["clean", "time0.csv", "time1.csv"].into_iter().chain(SHORT).collect();
+    let output = dibo(folder.path(), &command);
+    assert!(output.status.success(), "{}", words(&output));
+    let said = words(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    let what = "warning: column 'ts': its numbers differ too little beside their size (1.7e9)";
+    assert!(said.matches("warning: column").count() == 1 && said.contains(what), "{said}");
+}
+
 /// Five processes, each with its own file in a folder of its own, against one that has all five.
 #[cfg(feature = "net")]
 #[test]

@@ -108,7 +108,7 @@ fn write_case(
     classes: usize,
 ) -> Result<(), Box<dyn Error>> {
     let (columns, mut features): (Vec<_>, Vec<_>) = columns(r, kind).into_iter().unzip();
-    let encoding = Encoding { columns };
+    let encoding = Encoding { columns, image: None };
     let inputs = encoding.width();
     let count = shape.weights(inputs, classes).ok_or("too many weights")?;
     // Scores of a few units, so that probabilities are neither all alike nor all 0 and 1.
@@ -137,6 +137,7 @@ fn write_case(
         texts: None,
         features,
         image: None,
+        merged: Vec::new(),
     };
     let encoded = model.encoding.apply(&samples, 0..ROWS)?;
     let found = SavedModel::load(to)?.predict(&samples)?;

@@ -8,4 +8,6 @@ pub mod samples;
 
 pub use model::{Prediction, SavedModel, Shape};
 pub use read::read;
-pub use samples::{Choice, Encoded, Encoding, Feature, Ids, ReadError, Roles, Samples, Words};
+pub use samples::{
+    Choice, Encoded, Encoding, Feature, Ids, Image, ReadError, Roles, Samples, Words, as_pixels, pixels,
+};

@@ -79,6 +79,9 @@ pub struct Roles {
     pub text: Option<String>,
     /// Features.
     pub features: Choice,
+    /// Features that are words whatever they look like: in a file with wards 2 and 3 alone they would be
+    /// numbers.
+    pub words: Vec<String>,
     /// Images are scaled to this width and height; none keeps their own, which must then be alike.
     pub image_size: Option<(usize, usize)>,
     /// So many different words a categorical column may have.
@@ -156,7 +159,33 @@ pub struct Samples {
     /// Features in the order of the file.
     pub features: Vec<Feature>,
     /// Width, height and channels of an image, where a feature is one.
-    pub image: Option<(usize, usize, usize)>,
+    pub image: Option<Image>,
+    /// Columns whose numbers differ in the file and are one and the same in 32 bits.
+    pub merged: Vec<String>,
+}
+
+/// Width, height and channels.
+pub type Image = (usize, usize, usize);
+
+/// An image's shape in words.
+pub fn pixels((width, height, channels): Image) -> String {
+    let colours = match channels {
+        1 => "in grey".into(),
+        3 => "in colour".into(),
+        _ => format!("with {channels} channels"),
+    };
+    format!("images of {width}x{height} pixels {colours}")
+}
+
+/// What makes images of one shape like those of another that is wanted.
+pub fn as_pixels(own: Image, wanted: Image) -> String {
+    let size = format!("--image-size {}x{} scales folders and IDX files", wanted.0, wanted.1);
+    let grey = "save all of them in colour (RGB), or all in grey".to_string();
+    match ((own.0, own.1) == (wanted.0, wanted.1), own.2 == wanted.2) {
+        (true, _) => grey,
+        (false, true) => size,
+        (false, false) => format!("{size}; {grey}"),
+    }
 }
 
 /// How features become the numbers that a model sees; all owners have the same.
@@ -186,6 +215,9 @@ pub enum Encoded {
 pub struct Encoding {
     /// Column by column.
     pub columns: Vec<Encoded>,
+    /// Width, height and channels, where a column is an image; files of models of before do not say.
+    #[serde(default)]
+    pub image: Option<Image>,
 }
 
 impl Encoded {
@@ -211,6 +243,12 @@ impl Encoding {
         self.columns.iter().map(Encoded::width).sum()
     }
 
+    /// Names of the columns that are words, however a file with a few rows looks.
+    pub fn words(&self) -> Vec<String> {
+        let words = self.columns.iter().filter(|c| matches!(c, Encoded::OneHot { .. }));
+        words.map(|c| c.name().to_string()).collect()
+    }
+
     /// The rows with these numbers, encoded, row by row. Columns are found by name; a file may have more.
     pub fn apply(
         &self,
@@ -218,6 +256,14 @@ impl Encoding {
         rows: impl ExactSizeIterator<Item = usize> + Clone,
     ) -> Result<Vec<f32>, ReadError> {
         let (width, count) = (self.width(), rows.len());
+        // As many pixels in another shape would be other places of the image.
+        if let (Some(wanted), Some(own)) = (self.image, samples.image)
+            && wanted != own
+        {
+            let (has, needs) = (pixels(own), pixels(wanted));
+            let what = format!("{has}; the model needs {needs}: {}", as_pixels(own, wanted));
+            return Err(ReadError::new(&samples.file, what));
+        }
         let mut out = vec![0.0f32; width * count];
         let mut at = 0;
         for column in &self.columns {
@@ -227,10 +273,9 @@ impl Encoding {
                 feature.ok_or_else(|| wrong("there is no such column, but the model needs it".into()))?;
             let rows_out = || rows.clone().enumerate();
             match (column, feature) {
-                (Encoded::Numbers { mean, factor, .. }, Feature::Numbers { width: own, values, .. }) => {
-                    if *own != mean.len() {
-                        return Err(wrong(format!("{own} numbers a row; the model needs {}", mean.len())));
-                    }
+                (Encoded::Numbers { mean, factor, .. }, Feature::Numbers { width: own, values, .. })
+                    if *own == mean.len() =>
+                {
                     for (r, row) in rows_out() {
                         let to = &mut out[r * width + at..][..*own];
                         for (c, to) in to.iter_mut().enumerate() {
@@ -240,19 +285,24 @@ impl Encoding {
                     }
                 }
                 (Encoded::OneHot { words: known, .. }, Feature::Category { words, .. }) => {
-                    let place: Vec<Option<usize>> =
-                        words.words.iter().map(|w| known.iter().position(|k| k == w)).collect();
+                    let place: Vec<Option<usize>> = words.words.iter().map(|w| place_of(w, known)).collect();
                     for (r, row) in rows_out() {
                         if let Some(Some(p)) = place.get(words.codes[row] as usize) {
                             out[r * width + at + p] = 1.0;
                         }
                     }
                 }
+                // A column without values has no kind of its own: 0 as where a value is missing.
+                _ if feature.is_missing() => {}
+                (Encoded::Numbers { mean, .. }, Feature::Numbers { width: own, .. }) => {
+                    return Err(wrong(format!("{own} numbers a row; the model needs {}", mean.len())));
+                }
                 (Encoded::Numbers { .. }, _) => {
                     return Err(wrong("words, but the model needs numbers".into()));
                 }
                 (Encoded::OneHot { .. }, _) => {
-                    return Err(wrong("numbers, but the model needs words".into()));
+                    let what = "numbers, but the model needs words: --words with its name reads it so";
+                    return Err(wrong(what.into()));
                 }
             }
             at += column.width();
@@ -261,7 +311,22 @@ impl Encoding {
     }
 }
 
+/// The place of a word among those that are known; yes and no are spelled in the way of each format.
+fn place_of(word: &str, known: &[String]) -> Option<usize> {
+    let same = known.iter().position(|k| k == word);
+    let is_flag = || ["true", "false"].iter().any(|f| word.eq_ignore_ascii_case(f));
+    same.or_else(|| known.iter().position(|k| k.eq_ignore_ascii_case(word)).filter(|_| is_flag()))
+}
+
 impl Feature {
+    /// Whether no row has a value.
+    pub fn is_missing(&self) -> bool {
+        match self {
+            Feature::Numbers { values, .. } => values.iter().all(|v| v.is_nan()),
+            Feature::Category { words, .. } => words.words.is_empty(),
+        }
+    }
+
     /// Its column's name.
     pub fn name(&self) -> &str {
         match self {

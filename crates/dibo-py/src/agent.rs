@@ -1,6 +1,7 @@
 //! Some agents of a problem in this process, the others elsewhere on the network.
 use crate::graph::Graph;
-use crate::memory::{Keep, Number};
+use crate::keep::Keep;
+use crate::memory::Number;
 use crate::oracle::{Oracle, raised};
 use crate::solve::{Asked, Done, Stop, algorithm, drive, result};
 use dibo::Error;

@@ -1,6 +1,6 @@
 //! Arrays in a GPU's memory as others see them without a copy: PyTorch through the CUDA array interface, JAX
 //! through DLPack. One of the two rooms of this crate with `unsafe`.
-use crate::memory::Keep;
+use crate::keep::Keep;
 use dibo_cuda::Gpu;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::ffi;

@@ -2,7 +2,7 @@
 //! `cuda` there is none, which is said in one line.
 #[cfg(feature = "cuda")]
 use crate::array::DeviceArray;
-use crate::memory::Lender;
+use crate::keep::Lender;
 use dibo::rows::{Real, Rows};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;

@@ -9,6 +9,7 @@ mod array;
 mod command;
 mod device;
 mod graph;
+mod keep;
 mod memory;
 mod network;
 mod oracle;
@@ -62,7 +63,7 @@ mod _core {
     #[pymodule_export]
     use super::graph::{edges, weights};
     #[pymodule_export]
-    use super::memory::Lender;
+    use super::keep::Lender;
     #[pymodule_export]
     use super::network::Network;
     #[pymodule_export]

@@ -1,42 +1,18 @@
 //! What Python sees of rows: arrays without a copy where rows are long, contiguous copies where they are
 //! short; rows on a GPU stay there. One of the two rooms of this crate with `unsafe`.
 use crate::device;
+use crate::keep::Lender;
 use dibo::rows::{Real, Rows, Stack, View};
 use numpy::ndarray::{ArrayViewMut2, ShapeBuilder};
 use numpy::{Element, PyArray2, PyArrayMethods};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use std::any::Any;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Numbers that dibo and NumPy both know.
 pub trait Number: Real + Element {}
 
 impl Number for f32 {}
 impl Number for f64 {}
-
-/// What arrays were lent from: the state and the network of a run, put here at its end.
-#[derive(Clone, Default)]
-pub struct Keep(Arc<Mutex<Vec<Box<dyn Any + Send>>>>);
-
-impl Keep {
-    /// Keeps something alive as long as an array is.
-    pub fn put(&self, what: impl Any + Send) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(what));
-    }
-}
-
-/// The owner of lent arrays, as NumPy sees it: while one of them is alive, so is the memory behind it, also
-/// after the run.
-#[pyclass(frozen, module = "dibo._core")]
-pub struct Lender(#[cfg_attr(not(feature = "cuda"), allow(dead_code))] pub Keep);
-
-impl Lender {
-    /// A lender that keeps what is put there.
-    pub fn new(keep: &Keep) -> Self {
-        Lender(keep.clone())
-    }
-}
 
 /// Bytes of a stack above which rows are lent. Below, copies are cheap, and contiguous ones are faster for
 /// whoever computes with them.

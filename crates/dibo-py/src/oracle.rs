@@ -1,5 +1,6 @@
 //! A problem whose functions are Python's. It is entered once an iteration for all agents.
-use crate::memory::{Arrays, Keep, Lender, Number, all_finite, is_lent, on_device, shown};
+use crate::keep::{Keep, Lender};
+use crate::memory::{Arrays, Number, all_finite, is_lent, on_device, shown};
 use dibo::problem::{At, Better, Bilevel, Metric, Penalty, SecondOrder, SingleLevel, Start, Values};
 use dibo::rows::{Rows, Stack, Upper, View};
 use dibo::{Error, Result};

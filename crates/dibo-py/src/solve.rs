@@ -1,7 +1,8 @@
 //! A run: the engine works without Python's lock, looks for Ctrl-C, and keeps what is done whatever happens.
 use crate::device;
 use crate::graph::Graph;
-use crate::memory::{Keep, Lender, Number, shown};
+use crate::keep::{Keep, Lender};
+use crate::memory::{Number, shown};
 use crate::oracle::{NotFinite, Oracle, exception, name, raised, rows};
 use crate::problems::Builtin;
 use dibo::algorithm::{Algorithm, AnyAlgorithm, GraphNeeds, Mixes, Needs, Parameters, State, Vectors};

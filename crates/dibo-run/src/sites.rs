@@ -5,7 +5,7 @@ use dibo::agreement::Agreement;
 use dibo::problem::learning::Site;
 use dibo::problem::learning::labels::Totals;
 use dibo::rng::{Purpose, stream};
-use dibo_learn::{Choice, Encoded, Encoding, Feature, Ids, Roles, Samples, Words};
+use dibo_learn::{Choice, Encoded, Encoding, Feature, Ids, Image, Roles, Samples, Words, as_pixels, pixels};
 use rand::seq::SliceRandom;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -82,7 +82,10 @@ struct Column {
     /// Numbers a row; 0 for words.
     width: usize,
     words: BTreeSet<String>,
-    image: bool,
+    /// The shape, in a file with images.
+    image: Option<Image>,
+    /// No row has a value: it is what the others have.
+    is_missing: bool,
 }
 
 /// What all agents agree on, as one of them knows it: the last digit of a mean may differ.
@@ -188,6 +191,13 @@ fn two_files(owner: &str, one: &Part, other: &Part) -> String {
     format!("'{owner}' owns rows in {one} and in {other}; put the rows of an owner into one file")
 }
 
+/// Columns of words by the roles and by these rows: a few checked rows may have only numbers in them.
+fn with_words(roles: &Roles, parts: &[(String, Part)]) -> Vec<String> {
+    let features = parts.iter().flat_map(|(_, part)| &part.samples.features);
+    let words = features.filter(|f| matches!(f, Feature::Category { .. })).map(|f| f.name().to_string());
+    roles.words.iter().cloned().chain(words).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
 /// The rows of the agents whose files are here.
 pub fn read(files: &Files, roles: &Roles) -> Result<Vec<Own>> {
     ensure!(!files.rows.is_empty(), "no file with rows is given");
@@ -216,7 +226,7 @@ pub fn read(files: &Files, roles: &Roles) -> Result<Vec<Own>> {
             bail!("two sites are called '{name}'; file names must differ");
         }
     }
-    let mut apart = checked_apart(files, roles)?;
+    let mut apart = checked_apart(files, &Roles { words: with_words(roles, &parts), ..roles.clone() })?;
     let mut sites = Vec::new();
     for (i, (owner, part)) in parts.into_iter().enumerate() {
         let is_clean = |row: &u32| part.samples.clean.as_ref().is_some_and(|c| c[*row as usize]);
@@ -272,18 +282,15 @@ impl Own {
             words.collect::<BTreeSet<&str>>().into_iter().map(String::from).collect()
         };
         let Samples { image, features, file, .. } = &*self.given.samples;
-        let column = |feature: &Feature| match feature {
-            Feature::Numbers { name, width, .. } => Column {
-                name: name.clone(),
-                width: *width,
-                words: BTreeSet::new(),
-                image: image.is_some() && *width > 1,
-            },
-            Feature::Category { name, words } => {
-                let mut words: BTreeSet<String> = words.words.iter().cloned().collect();
-                words.extend(self.checked_words(name).iter().cloned());
-                Column { name: name.clone(), width: 0, words, image: false }
-            }
+        let column = |feature: &Feature| {
+            let (name, is_missing) = (feature.name().to_string(), feature.is_missing());
+            let (width, words) = match feature {
+                Feature::Numbers { width, .. } => (*width, BTreeSet::new()),
+                Feature::Category { words, .. } => {
+                    (0, words.words.iter().chain(self.checked_words(&name)).cloned().collect())
+                }
+            };
+            Column { name, width, words, image: image.filter(|_| width > 1), is_missing }
         };
         let apart = self.checked.samples.file != *file;
         let (given, checked) = (labels(&self.given), labels(&self.checked));
@@ -311,6 +318,18 @@ impl Own {
             }
         }
         Ok(())
+    }
+
+    /// Whether a column of single numbers differs from row to row, in its file or as it is held.
+    fn varies(&self, name: &str) -> bool {
+        let merged = [&self.given, &self.checked].iter().any(|p| p.samples.merged.iter().any(|m| m == name));
+        let (mut first, mut differ) = (None, false);
+        let seen = self.numbers(name, |row| {
+            for v in row.iter().filter(|v| !v.is_nan()) {
+                differ |= first.get_or_insert(*v) != v;
+            }
+        });
+        merged || seen.is_ok() && differ
     }
 
     /// The rows as numbers: those to be judged, checked ones, held-out ones; and where each comes from.
@@ -417,12 +436,15 @@ fn common_columns(profiles: &[Profile], names: &[String], most_categories: usize
             let Some(same) = profile.columns.iter().find(|c| c.name == *name) else {
                 bail!("{first} has a column '{name}' and {other} has none; --features names those in use");
             };
-            ensure!(
-                same.width == column.width,
-                "column '{name}': {} in {first} and {} in {other}; --features names those in use",
-                kind(column.width),
-                kind(same.width)
-            );
+            if same.is_missing {
+                continue;
+            }
+            if column.is_missing {
+                *column = same.clone();
+                continue;
+            }
+            let of = profiles.iter().position(|p| p.columns.iter().any(|c| c.name == *name && !c.is_missing));
+            same_kind(column, same, (names.get(of.unwrap_or(0)).unwrap_or(first), other))?;
             column.words.extend(same.words.iter().cloned());
         }
         if let Some(more) = profile.columns.iter().find(|c| columns.iter().all(|o| o.name != c.name)) {
@@ -439,6 +461,30 @@ fn common_columns(profiles: &[Profile], names: &[String], most_categories: usize
     }
     ensure!(!columns.is_empty(), "there are no feature columns");
     Ok(columns)
+}
+
+/// Whether a column is the same at two sites, by what they are called.
+fn same_kind(a: &Column, b: &Column, (first, second): (&str, &str)) -> Result<()> {
+    let name = &a.name;
+    if let (Some(one), Some(two)) = (a.image, b.image)
+        && one != two
+    {
+        let (has, other) = (pixels(one), pixels(two));
+        bail!("column '{name}': {has} in {first} and {other} in {second}; {}", as_pixels(two, one));
+    }
+    let hint = match (a.width, b.width) {
+        (0, 1) | (1, 0) => {
+            format!("--words '{name}' (words = [\"{name}\"]) reads it as words at all of them")
+        }
+        _ => "--features names those in use".into(),
+    };
+    ensure!(
+        a.width == b.width,
+        "column '{name}': {} in {first} and {} in {second}; {hint}",
+        kind(a.width),
+        kind(b.width)
+    );
+    Ok(())
 }
 
 fn kind(width: usize) -> String {
@@ -575,12 +621,41 @@ pub fn agree(
         checked: sums[1].round(),
         warnings: warnings.clone(),
     });
-    Ok(agreed.collect())
+    let agreed: Vec<Agreed> = agreed.collect();
+    if let Some(agreed) = agreed.first() {
+        unseen(own, &agreed.encoding).iter().for_each(|line| say_once(line));
+    }
+    Ok(agreed)
+}
+
+/// A line for each column that differs from row to row and is scaled to nothing all the same.
+fn unseen(own: &[Own], encoding: &Encoding) -> Vec<String> {
+    let line = |column: &Encoded| match column {
+        Encoded::Numbers { name, mean, factor } if factor[..] == [0.0] => {
+            own.iter().any(|o| o.varies(name)).then(|| {
+                format!(
+                    "warning: column '{name}': its numbers differ too little beside their size ({:.1e}) for \
+                     the 32 bits that hold them, so no model sees it; subtract the same number from all",
+                    mean[0]
+                )
+            })
+        }
+        _ => None,
+    };
+    encoding.columns.iter().filter_map(line).collect()
+}
+
+/// Says what is said already no second time: every way of an experiment agrees anew.
+fn say_once(line: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if SAID.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(line.into()) {
+        crate::say!("{}", crate::fold(line));
+    }
 }
 
 /// Whether a column has one mean and deviation for all its numbers.
 fn is_common(column: &Column, scale: Scale) -> bool {
-    scale == Scale::Common || scale == Scale::Auto && column.image
+    scale == Scale::Common || scale == Scale::Auto && column.image.is_some()
 }
 
 /// The means of each column, from counts and sums.
@@ -635,7 +710,7 @@ fn encoding(
         };
         encoded.push(Encoded::Numbers { name, mean, factor });
     }
-    Encoding { columns: encoded }
+    Encoding { columns: encoded, image: columns.iter().find_map(|c| c.image) }
 }
 
 /// Rows with true labels for all agents to try their models on.
@@ -645,9 +720,18 @@ pub fn test(file: &Path, roles: &Roles, bert: Option<&Bert>, agreed: &Agreed) ->
     let columns = &agreed.encoding.columns;
     let names = columns.iter().map(Encoded::name).filter(|c| roles.text.as_deref() != Some(c));
     let features = Choice::Some(names.map(String::from).collect());
+    let words = agreed.encoding.words();
     let most_categories = 10_000 + agreed.encoding.width();
-    let roles =
-        Roles { clean: None, owner: None, truth: None, id: None, features, most_categories, ..roles.clone() };
+    let roles = Roles {
+        clean: None,
+        owner: None,
+        truth: None,
+        id: None,
+        features,
+        words,
+        most_categories,
+        ..roles.clone()
+    };
     let samples = load(file, &roles, bert)?;
     let features = agreed.encoding.apply(&samples, 0..samples.rows)?;
     let class = |row: usize| {

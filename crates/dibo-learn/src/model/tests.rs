@@ -47,7 +47,7 @@ fn model(shape: Shape, seed: u64) -> SavedModel {
     ];
     SavedModel {
         shape,
-        encoding: Encoding { columns },
+        encoding: Encoding { columns, image: None },
         classes: words(&["yes", "no\n", "\u{1f600}"]),
         weights: (0..shape.weights(21, 3).unwrap()).map(|_| r.real() as f32).collect(),
         about: BTreeMap::from([("method".into(), "a \"method\"".into())]),
@@ -84,6 +84,7 @@ fn samples(features: Vec<Feature>, rows: usize) -> Samples {
         texts: None,
         features,
         image: None,
+        merged: Vec::new(),
     }
 }
 

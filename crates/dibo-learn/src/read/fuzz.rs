@@ -88,6 +88,7 @@ fn good() -> Vec<(&'static str, Vec<u8>, Roles)> {
         ("t.csv", TABLE.as_bytes().to_vec(), every_role()),
         ("p.csv.gz", gz(TABLE.as_bytes()), every_role()),
         ("t.jsonl", LINES.as_bytes().to_vec(), only("y", Some("id"))),
+        ("w.csv", TABLE.as_bytes().to_vec(), Roles { words: vec!["a".into(), "c".into()], ..every_role() }),
         ("t.npy", npy("<f4", false, "4, 6", &matrix), Roles::default()),
         ("t.npz", arrays, only("y", None)),
         ("n.npz", include_bytes!("../../tests/numpy.npz").to_vec(), only("y", Some("name"))),

@@ -100,6 +100,16 @@ impl<'a> Value<'a> {
         })
     }
 
+    /// As exactly as it is known without much work; none for what is no number.
+    fn exact(&self) -> Option<f64> {
+        match *self {
+            Value::Whole(v) => Some(v as f64),
+            Value::Number(v) => Some(v),
+            Value::Text(text) => text.trim_ascii().parse().ok(),
+            _ => None,
+        }
+    }
+
     fn number(&self) -> Option<f32> {
         match *self {
             Value::Whole(v) => Some(v as f32),
@@ -210,6 +220,22 @@ struct Column {
     part: Part,
     rows: usize,
     data: Data,
+    /// Words whatever they look like.
+    is_words: bool,
+    /// The first number with all its digits, and whether another differs: 32 bits may not tell.
+    first: Option<f64>,
+    differ: bool,
+}
+
+impl Column {
+    fn see(&mut self, value: &Value) {
+        if self.differ {
+            return;
+        }
+        if let Some(number) = value.exact().filter(|n| n.is_finite()) {
+            self.differ = *self.first.get_or_insert(number) != number;
+        }
+    }
 }
 
 /// All columns of one file.
@@ -275,14 +301,17 @@ impl<'a> Table<'a> {
             );
             return Err(ReadError::new(self.file, what));
         }
+        let is_words = part == Part::Feature && self.roles.words.iter().any(|w| w == name);
         let data = match part {
+            _ if is_words => Data::Words(Interner::default()),
             Part::Label | Part::Owner | Part::Truth => Data::Words(Interner::default()),
             Part::Id => Data::Ids(Vec::new()),
             Part::Text => Data::Texts(Vec::new()),
             Part::Clean => Data::Flags(Vec::new()),
             Part::Feature | Part::Unused => Data::Open,
         };
-        self.columns.push(Column { name: name.into(), part, rows: 0, data });
+        let (name, first, differ) = (name.into(), None, false);
+        self.columns.push(Column { name, part, rows: 0, data, is_words, first, differ });
         Ok(place)
     }
 
@@ -305,7 +334,8 @@ impl<'a> Table<'a> {
 
     /// All columns that roles name are there.
     pub(super) fn check(&self) -> Result<(), ReadError> {
-        let features = self.chosen.iter().flatten().map(|n| (Part::Feature, *n));
+        let words = self.roles.words.iter().map(String::as_str);
+        let features = self.chosen.iter().flatten().copied().chain(words).map(|n| (Part::Feature, n));
         // Those that come first in the order of the words, so that the message is the same each time.
         let mut features: Vec<_> = features.filter(|(_, n)| !self.by_name.contains_key(*n)).collect();
         features.sort_by_key(|(_, n)| *n);
@@ -341,7 +371,10 @@ impl<'a> Table<'a> {
         } else if row < rows {
             return Err(self.wrong(row, column, "comes twice in this row"));
         }
-        if self.columns[column].part == Part::Feature {
+        if self.columns[column].is_words {
+            let text = value.text().map_err(|what| self.wrong(row, column, what))?;
+            self.feature(column, row, text.as_deref().map_or(Value::Missing, Value::Word))?;
+        } else if self.columns[column].part == Part::Feature {
             self.feature(column, row, value)?;
         } else {
             self.role(column, row, value)?;
@@ -391,6 +424,7 @@ impl<'a> Table<'a> {
             },
             _ => value.number().unwrap_or(f32::NAN),
         };
+        column.see(&value);
         match &mut column.data {
             Data::Open if number.is_nan() => {}
             Data::Words(words) if number.is_nan() => words.missing(1),
@@ -559,7 +593,7 @@ impl<'a> Table<'a> {
             }
         }
         let mut samples = empty(self.file, rows);
-        for Column { name, part, data, .. } in self.columns {
+        for Column { name, part, data, differ, .. } in self.columns {
             match (data, part) {
                 (Data::Words(words), Part::Label) => samples.labels = words.done(),
                 (Data::Words(words), Part::Owner) => samples.owners = Some(words.done()),
@@ -582,6 +616,10 @@ impl<'a> Table<'a> {
                 }
                 (Data::Numbers { width, mut values, .. }, _) => {
                     values.shrink_to_fit();
+                    let mut seen = values.iter().filter(|v| !v.is_nan());
+                    if differ && seen.next().is_some_and(|first| seen.all(|v| v == first)) {
+                        samples.merged.push(name.clone());
+                    }
                     samples.features.push(Feature::Numbers { name, width, values });
                 }
                 (Data::Open, Part::Feature) => {
@@ -608,6 +646,7 @@ pub(super) fn empty(file: &Path, rows: usize) -> Samples {
         texts: None,
         features: Vec::new(),
         image: None,
+        merged: Vec::new(),
     }
 }
 

@@ -142,6 +142,38 @@ fn words_after_numbers_keep_their_text() {
 }
 
 #[test]
+fn columns_that_are_to_be_words_keep_their_text() {
+    let folder = Folder::new();
+    let names = |names: &[&str]| names.iter().map(|n| n.to_string()).collect::<Vec<_>>();
+    let roles = Roles { words: names(&["a", "c"]), ..Roles::default() };
+    let samples = folder.read("t.csv", "a,b,c\n2,2,\n 03 ,3,NA\nTrue,,\n", &roles);
+    assert_eq!(category(&samples, "a"), [Some("2"), Some("03"), Some("True")]);
+    assert_eq!(numbers(&samples, "b"), (1, vec![2.0, 3.0, -1.0]));
+    assert_eq!(category(&samples, "c"), [None; 3]);
+    assert!(feature(&samples, "c").is_missing() && !feature(&samples, "b").is_missing());
+    let json = "{\"a\": 2, \"c\": 0.5}\n{\"a\": 2.0}\n{\"a\": true, \"c\": null}\n{\"a\": \"x\"}\n";
+    let samples = folder.read("t.jsonl", json, &roles);
+    assert_eq!(category(&samples, "a"), [Some("2"), Some("2"), Some("true"), Some("x")]);
+    assert_eq!(category(&samples, "c"), [Some("0.5"), None, None, None]);
+    let message = folder.error("t.jsonl", "{\"a\": [1, 2], \"c\": 1}\n", &roles);
+    assert_eq!(message, "t.jsonl, row 1, column 'a': a list, but this column needs one value a row");
+    let message = folder.error("t.csv", "a,b\n1,2\n", &roles);
+    assert!(message.contains("there is no column 'c'"), "{message}");
+    let few = Roles { most_categories: 2, ..roles };
+    let message = folder.error("t.csv", "a,c\n1,1\n2,1\n3,1\n", &few);
+    assert!(message.contains("row 3, column 'a': more than 2 different words"), "{message}");
+}
+
+#[test]
+fn numbers_that_32_bits_do_not_tell_apart_are_known() {
+    let folder = Folder::new();
+    let text = "a,b,c,d\n1700000000,1700000000,1,0.1\n1700000050,1700000000,1,0.1\n,,1700000000,0.1\n";
+    assert_eq!(folder.read("t.csv", text, &Roles::default()).merged, ["a"]);
+    let json = "{\"a\": 1700000000, \"b\": 1.5}\n{\"a\": 1700000001, \"b\": 1.5000000001}\n";
+    assert_eq!(folder.read("t.jsonl", json, &Roles::default()).merged, ["a", "b"]);
+}
+
+#[test]
 fn numbers_are_the_nearest() {
     let folder = Folder::new();
     let texts = [

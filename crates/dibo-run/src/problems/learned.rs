@@ -22,7 +22,7 @@ pub(super) fn export<T: Real>(problem: &Learning<T>) -> Option<Export<T>> {
     let mean: Vec<f64> = scale.iter().zip(shift).map(mean).collect();
     let factor = scale.iter().map(|a| a.f64()).collect();
     let image = Encoded::Numbers { name: "image".into(), mean, factor };
-    let encoding = Encoding { columns: vec![image] };
+    let encoding = Encoding { columns: vec![image], image: None };
     let classes: Vec<String> = (0..net.classes).map(|c| c.to_string()).collect();
     Some(Box::new(move |views, agents, folder| {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;

@@ -52,6 +52,8 @@ pub struct LabelsKeys {
     tokens: usize,
     /// Columns that the model sees; all others if none is named.
     features: Vec<String>,
+    /// Columns of words, though some agents have only numbers in them, such as wards 0, 1, 2 and ICU.
+    words: Vec<String>,
     /// Width and height that images are scaled to.
     image_size: Vec<usize>,
     /// Different words that a column may have.
@@ -112,6 +114,7 @@ impl Default for LabelsKeys {
             bert: String::new(),
             tokens: 128,
             features: Vec::new(),
+            words: Vec::new(),
             image_size: Vec::new(),
             most_categories: 64,
             scale: Scale::Auto,
@@ -158,7 +161,7 @@ struct OfWay {
     held: Option<f64>,
 }
 
-const LISTS: &[&str] = &["files", "checked_files", "features", "image_size"];
+const LISTS: &[&str] = &["files", "checked_files", "features", "words", "image_size"];
 
 const OF_WAY: &[&str] = &["way", "tau", "warm", "matrix_rate", "checked_weight", "from", "learn_tau", "held"];
 
@@ -265,6 +268,7 @@ impl LabelsKeys {
             } else {
                 Choice::Some(self.features.clone())
             },
+            words: self.words.clone(),
             image_size: self.image_size.first_chunk().map(|[w, h]| (*w, *h)),
             most_categories: self.most_categories,
         }
@@ -342,7 +346,9 @@ impl LabelsKeys {
         let (sites, test, scale) = dealt::dealt(self, seed)?;
         let (mean, factor) =
             scale.iter().map(|(a, b)| (-f64::from(*b) / f64::from(*a), f64::from(*a))).unzip();
-        let encoding = Encoding { columns: vec![Encoded::Numbers { name: "image".into(), mean, factor }] };
+        let (columns, image) =
+            (vec![Encoded::Numbers { name: "image".into(), mean, factor }], Some((28, 28, 1)));
+        let encoding = Encoding { columns, image };
         let totals = dealt::totals(&sites);
         let classes = (0..10).map(|c| c.to_string()).collect();
         let agreed =
@@ -354,7 +360,7 @@ impl LabelsKeys {
             own: Vec::new(),
             label: String::new(),
             sites,
-            image: Some((28, 28, 1)),
+            image,
         })
     }
 }
