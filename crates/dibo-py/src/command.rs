@@ -53,7 +53,7 @@ impl Kind for PythonKeys {
                 false => Numbers::F64(Arc::new(Oracle::new(&oracle, None)?), Finale::default()),
             })
         })?;
-        Ok(Built { problem, data_bytes: 0, note: None })
+        Ok(Built { problem, data_bytes: 0, note: None, warnings: Vec::new() })
     }
 }
 
