@@ -628,7 +628,8 @@ fn images_must_have_one_shape() {
         (output.status.code(), words(&output).split_whitespace().collect::<Vec<_>>().join(" "))
     };
     let (code, said) = clean(&[wide, high], &[]);
-    let what = "images of 8x4 pixels in grey in wide-images-idx3-ubyte and images of 4x8 pixels in grey in high-images";
+    let what =
+        "images of 8x4 pixels in grey in wide-images-idx3-ubyte and images of 4x8 pixels in grey in high";
     assert!(code == Some(2) && said.contains(what) && said.contains("--image-size 8x4"), "{said}");
     let (code, said) = clean(&[colour, wide], &[]);
     let what =

@@ -54,6 +54,20 @@ fn spoilt_packets_over_tls_give_the_simulators_bits() {
     gives_the_simulators_bits(&["--faults", "drop=0.2,duplicate=0.2,delay=0.2"]);
 }
 
+/// A launch clears what an earlier one left, and nothing else.
+#[test]
+fn a_folder_of_somebody_else_s_agents_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let notes = folder.path().join("o/agents/notes.txt");
+    std::fs::create_dir_all(notes.parent().unwrap()).unwrap();
+    std::fs::write(&notes, "mine").unwrap();
+    let output = launch(folder.path(), &["--out", "o"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("has a notes.txt that dibo did not write"), "{said}");
+    assert_eq!(std::fs::read_to_string(notes).unwrap(), "mine");
+}
+
 /// It writes to agents that are gone, which must not be its end.
 #[test]
 fn a_router_outlives_agents_that_are_killed() {

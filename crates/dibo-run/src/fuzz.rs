@@ -34,8 +34,8 @@ fn lists_are_sweeps_and_labels_tell_them_apart() {
 /// `features` is a list of columns in one problem and a number in another.
 #[test]
 fn a_list_is_a_value_only_where_its_problem_takes_one() {
-    let text = "[problem]\nkind = \"policy-evaluation\"\nagents = 3\nfeatures = [3, 5]\n[[algorithm]]\nname = \
-        \"fab\"\nlambda = 1\neta_x = 0.1\neta_y = 0.1\n";
+    let text = "[problem]\nkind = \"policy-evaluation\"\nagents = 3\nfeatures = [3, 5]\n[[algorithm]]\n\
+        name = \"fab\"\nlambda = 1\neta_x = 0.1\neta_y = 0.1\n";
     assert_eq!(read(&Registry::new(), text, &[]).unwrap().settings.len(), 2);
     let set = ["problem.features=[2, 3, 4]".to_string()];
     assert_eq!(read(&Registry::new(), text, &set).unwrap().settings.len(), 3);

@@ -184,6 +184,7 @@ fn prepare(root: &Path, experiment: &Experiment, options: &LaunchOptions) -> Res
         _ => Ok(()),
     };
     if goes_on != Some(true) {
+        refuse_foreign(root)?;
         clear(root)?;
         std::fs::create_dir_all(root)
             .with_context(|| format!("cannot make the folder {}", root.display()))?;
@@ -193,6 +194,21 @@ fn prepare(root: &Path, experiment: &Experiment, options: &LaunchOptions) -> Res
     clear(&root.join("certificates"))?;
     std::fs::remove_file(root.join(STOPPED)).context("cannot take up the launch that was stopped")?;
     Ok(true)
+}
+
+/// Refuses a folder that has something else than folders and logs of processes: it is somebody's own, and
+/// would be cleared.
+fn refuse_foreign(root: &Path) -> Result<()> {
+    let own = |name: &str| {
+        let number = name.strip_suffix(".log").unwrap_or(name);
+        ["certificates", "router.log", STOPPED].contains(&name) || number.parse::<usize>().is_ok()
+    };
+    for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let place = root.display();
+        ensure!(own(&name), "{place} has a {name} that dibo did not write; give another folder with --out");
+    }
+    Ok(())
 }
 
 /// The number of agents, which must suit the other options.
