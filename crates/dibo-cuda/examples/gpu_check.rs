@@ -1,19 +1,23 @@
-//! Checks the GPU against the host and times it: `gpu_check [kernels] [rows] [gradients] [runs] [mlp] [bert]`
-//! (all but the first if none is named). Prints a table; ends with code 1 if a number is not as near to the
-//! host's as it should be, or if the GPU fails.
+//! Checks the GPU against the host and times it: `gpu_check [kernels] [rows] [gradients] [runs] [methods]
+//! [mlp] [bert]` (all but the first if none is named). Prints a table; ends with code 1 if a number is not as
+//! near to the host's as it should be, or if the GPU fails.
 use dibo::algorithm::Algorithm;
+use dibo::algorithm::cell::Cell;
 use dibo::algorithm::fab::Fab;
+use dibo::algorithm::published::*;
+use dibo::algorithm::push_pull_soba::PushPullSoba;
 use dibo::data::{Dataset, Noise, Partition, Recipe, Scaling, Split};
-use dibo::graph::Cycle;
+use dibo::graph::{Cycle, Static};
 use dibo::mixing::Sequence;
 use dibo::network::{Lane, Network, Simulator};
 use dibo::problem::learning::bert::{Bert, Pool};
 use dibo::problem::learning::{Learning, Model, Task};
-use dibo::problem::{At, Bilevel, Penalty, SingleLevel};
+use dibo::problem::{At, Bilevel, Penalty, Products, SingleLevel};
 use dibo::rng::{Purpose, stream};
 use dibo::rows::{Rows, Stack, Threads, Upper};
 use dibo_cuda::{DeviceLearning, DeviceNetwork, Gpu, Precision};
 use rand::RngExt;
+use serde::de::DeserializeOwned;
 use std::fmt::Display;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -216,6 +220,77 @@ fn on_device<const N: usize>(device: &DeviceNetwork, mut stack: Stack<f32, N>) -
     stack
 }
 
+/// SOBA's directions on the host, agent by agent.
+fn soba_on_host(
+    host: &Learning<f32>,
+    at: At<'_>,
+    by: Products,
+    v: &Stack<f32, 3>,
+    d: &mut Stack<f32, 3>,
+) -> dibo::Result<()> {
+    for agent in at.owned {
+        let ([x, y, z], [dx, dy, dz]) = (v.row(*agent), d.row_mut(*agent));
+        let (mut gx, mut gy) = (vec![0.0; x.len()], vec![0.0; y.len()]);
+        let (mut hx, mut hy) = (gx.clone(), gy.clone());
+        match (by, host.second_order()) {
+            (Products::Exact, Some(second)) => {
+                second.yy(*agent, at.k, x, y, z, &mut hy)?;
+                second.xy(*agent, at.k, x, y, z, &mut hx)?;
+            }
+            (Products::Differences { delta, .. }, _) => {
+                let norm = |v: &[f32]| v.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>().sqrt();
+                let delta = delta * (1.0 + norm(y)) / norm(z);
+                for sign in [1.0, -1.0] {
+                    let step = (sign * delta) as f32;
+                    let point: Vec<f32> = y.iter().zip(z).map(|(y, z)| y + step * z).collect();
+                    host.grad_g(*agent, at.k, x, &point, &mut gx, &mut gy)?;
+                    let scale = (sign * 0.5 / delta) as f32;
+                    hx.iter_mut().zip(&gx).for_each(|(h, g)| *h += scale * g);
+                    hy.iter_mut().zip(&gy).for_each(|(h, g)| *h += scale * g);
+                }
+            }
+            _ => {}
+        }
+        host.grad_g(*agent, at.k, x, y, &mut gx, dy)?;
+        host.grad_f(*agent, at.k, x, y, &mut gx, &mut gy)?;
+        (0..x.len()).for_each(|i| dx[i] = gx[i] - hx[i]);
+        (0..y.len()).for_each(|i| dz[i] = hy[i] - gy[i]);
+    }
+    Ok(())
+}
+
+/// SOBA's directions, host against device.
+fn soba(
+    report: &mut Report,
+    name: &str,
+    (host, device): (&Learning<f32>, &DeviceLearning),
+    network: &DeviceNetwork,
+    v: &Stack<f32, 3>,
+) -> Checked {
+    let (owned, threads) = ((0..v.count()).collect::<Vec<_>>(), Threads::new(8));
+    let (width, points) = (host.lower(), on_device(network, v.clone()));
+    let differences = Products::Differences { delta: 1e-3, relative: true };
+    for (by, word, most) in [(Products::Exact, "exact", 5e-3), (differences, "differences", 2e-2)] {
+        let mut d = Stack::<f32, 3>::zeros(v.count(), &host.upper(), &[width, width]);
+        let mut there = on_device(network, d.clone());
+        let at = At { k: 1, owned: &owned, threads: &threads };
+        soba_on_host(host, at, by, v, &mut d).map_err(told)?;
+        device.soba_directions(at, by, &points, &mut there).map_err(told)?;
+        let (a, b) = (there.shared.to_vec(), d.shared.data());
+        let part = |numbers: &[f32], variable: usize| -> Vec<f32> {
+            let rows = numbers.chunks(d.shared.stride());
+            rows.flat_map(|row| row[d.cut(variable)].to_vec()).collect()
+        };
+        for (variable, letter) in [(1, "y"), (2, "z")] {
+            let worst = apart(&part(&a, variable), &part(b, variable));
+            report.near(&format!("{name}: SOBA's d of {letter}, {word}"), worst, most);
+        }
+        let private = |s: &Stack<f32, 3>| s.private.as_ref().map_or_else(Vec::new, Rows::to_vec);
+        report.near(&format!("{name}: SOBA's d of psi, {word}"), apart(&private(&there), &private(&d)), most);
+    }
+    Ok(())
+}
+
 /// Directions and gradients at random points near the start, host against device.
 fn compare(
     gpu: &Arc<Gpu>,
@@ -260,6 +335,9 @@ fn compare(
         report.near(&format!("{name}: d of y and z, k = {k}"), apart(&a, b), most);
         let private = |s: &Stack<f32, 3>| s.private.as_ref().map_or_else(Vec::new, Rows::to_vec);
         report.near(&format!("{name}: d of psi, k = {k}"), apart(&private(&there), &private(&d)), 3.0 * most);
+    }
+    if precision == Precision::Tf32 {
+        soba(report, name, (&host, &device), &network, &v)?;
     }
     let mut x = Stack::<f32, 1>::zeros(n, &Upper::Shared(width), &[]);
     (0..n).for_each(|i| x.row_mut(i)[0].copy_from_slice(v.row(i)[1]));
@@ -358,6 +436,60 @@ fn runs(gpu: &Arc<Gpu>, report: &mut Report) -> Checked {
     let (here, there) = (here.map_err(told)?, there.map_err(told)?);
     for ((name, x), (_, y)) in here.iter().zip(&there) {
         println!("  {name:<20} host {x:>12.6}  device {y:>12.6}");
+    }
+    gpu.health()
+}
+
+/// A published method of the zoo by its parameters.
+fn zoo<R: DeserializeOwned>(parameters: serde_json::Value) -> Checked<Box<dyn Algorithm<f32>>>
+where
+    Cell<R>: Algorithm<f32> + 'static,
+{
+    let mut all = serde_json::json!({"eta_x": 1.0, "eta_y": 0.05});
+    if let (Some(all), Some(more)) = (all.as_object_mut(), parameters.as_object()) {
+        all.extend(more.clone());
+    }
+    Ok(Box::new(Cell(serde_json::from_value::<R>(all).map_err(told)?)))
+}
+
+/// Methods of the zoo, host against device: 20 iterations with an MLP.
+fn methods(gpu: &Arc<Gpu>, report: &mut Report) -> Checked {
+    use serde_json::json;
+    let soba = PushPullSoba { eta_x: 1.0.into(), eta_y: 0.05.into(), eta_v: None };
+    let all: Vec<(&str, Box<dyn Algorithm<f32>>)> = vec![
+        ("D-SOBA", zoo::<DSoba>(json!({"theta": 0.3}))?),
+        ("D-SOBA-FO", zoo::<DSobaFo>(json!({"theta": 0.3, "delta": 0.01}))?),
+        ("SPARKLE-GT", zoo::<SparkleGt>(json!({"theta": 0.3}))?),
+        ("SPARKLE-ED", zoo::<SparkleEd>(json!({"theta": 0.3}))?),
+        ("SPARKLE-EXTRA", zoo::<SparkleExtra>(json!({"theta": 0.3}))?),
+        ("SPARKLE-ED-GT", zoo::<SparkleEdGt>(json!({"theta": 0.3}))?),
+        ("SLDBO", zoo::<Sldbo>(json!({"radius_z": 0.05}))?),
+        ("DSGDA-GT", zoo::<DsgdaGt>(json!({"lambda": 2.0}))?),
+        ("penalty and STORM", zoo::<PenaltyStorm>(json!({"lambda": 2.0, "a": 0.3}))?),
+        ("SUN-DSBO-GT", zoo::<SunDsboGt>(json!({"mu": 0.5, "gamma": 2.0}))?),
+        ("SUN-DSBO-SE", zoo::<SunDsboSe>(json!({"mu": 0.5, "gamma": 2.0}))?),
+        ("Push-SOBA", zoo::<PushSoba>(json!({}))?),
+        ("Push-SOBA and STORM", zoo::<PushSoba>(json!({"a": 0.3}))?),
+        ("PushPull_SOBA", Box::new(soba)),
+    ];
+    let sequence = Sequence::uniform(Static::ring(4));
+    for (name, method) in all {
+        let make = || problem([images(400, 64, 5, 1), images(50, 64, 5, 2)], 4, Model::Mlp(16), 16);
+        let (host, device) = (make()?, DeviceLearning::new(gpu, make()?, Precision::Tf32)?);
+        let mut here = Simulator::new(sequence.clone(), Threads::one());
+        let mut there = DeviceNetwork::new(gpu, sequence.clone(), Threads::one());
+        let mut a = method.start(&host, &mut here, None).map_err(told)?;
+        let mut b = method.start(&device, &mut there, None).map_err(told)?;
+        for k in 0..20 {
+            a.step(k, &host, &mut here).map_err(told)?;
+            b.step(k, &device, &mut there).map_err(told)?;
+        }
+        let (a, b) = (a.views(), b.views());
+        let mut worst = 0.0f64;
+        for (x, y) in a.iter().zip(&b).filter(|(x, _)| ["x", "y", "z", "v"].contains(&x.name)) {
+            worst = worst.max(apart(&y.to_vecs().concat(), &x.to_vecs().concat()));
+        }
+        report.near(&format!("{name}, 20 iterations with an MLP"), worst, 2e-2);
     }
     gpu.health()
 }
@@ -463,6 +595,9 @@ fn check(gpu: &Arc<Gpu>, report: &mut Report, asked: &[String]) -> Checked {
     }
     if wanted("runs") {
         runs(gpu, report)?;
+    }
+    if wanted("methods") {
+        methods(gpu, report)?;
     }
     if wanted("mlp") {
         let host = problem([images(6000, 784, 10, 1), images(100, 784, 10, 2)], 10, Model::Mlp(256), 64)?;

@@ -287,6 +287,11 @@ impl Gpu {
         self.attempt("attention's products", || self.products().many(shape, alpha, d, a, b, count));
     }
 
+    /// From here on products of 32-bit numbers use all their bits, or TF32 again.
+    pub(crate) fn full_precision(&self, full: bool) {
+        self.products().full = full;
+    }
+
     fn products(&self) -> MutexGuard<'_, Products> {
         self.products.lock().unwrap_or_else(PoisonError::into_inner)
     }

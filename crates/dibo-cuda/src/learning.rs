@@ -12,7 +12,7 @@ use cudarc::driver::CudaFunction;
 use dibo::data::Dataset;
 use dibo::problem::learning::bert::Bert;
 use dibo::problem::learning::{Learning, Model, Net, TRIED, Task};
-use dibo::problem::{At, Bilevel, Metric, Penalty, SingleLevel, Start, Values};
+use dibo::problem::{At, Bilevel, Metric, Penalty, Products, SecondOrder, SingleLevel, Start, Values};
 use dibo::rows::{Stack, Upper, View};
 use dibo::{Error, Result as Done};
 use std::ops::Range;
@@ -41,23 +41,24 @@ pub struct DeviceLearning {
     test: Samples,
     weigh: CudaFunction,
     psi: CudaFunction,
+    precision: Precision,
     work: Mutex<Work>,
 }
 
 /// What a pass writes, for one at a time.
-struct Work {
-    model: DeviceModel,
-    batch: Batch,
-    places: Vec<Place>,
+pub(crate) struct Work {
+    pub model: DeviceModel,
+    pub batch: Batch,
+    pub places: Vec<Place>,
 }
 
-enum DeviceModel {
+pub(crate) enum DeviceModel {
     Mlp(Box<Mlp>),
     Bert(Box<DeviceBert>),
 }
 
 impl DeviceModel {
-    fn begin(&mut self) {
+    pub fn begin(&mut self) {
         if let DeviceModel::Mlp(mlp) = self {
             mlp.begin();
         }
@@ -71,7 +72,7 @@ impl DeviceModel {
         }
     }
 
-    fn pass(&mut self, p: &Pass<'_>) {
+    pub fn pass(&mut self, p: &Pass<'_>) {
         if p.used == 0 {
             return p.samples.bytes.gpu().fail("a pass over no samples");
         }
@@ -143,7 +144,7 @@ pub fn need(host: &Learning<f32>, precision: Precision, vectors: usize) -> Resul
             let copies = if sizes.kind == Kind::Bf16 { 2 * agents * sizes.encoder().len() } else { 0 };
             (agents * sizes.piece(LIMIT, agents, each) * sizes.text_bytes(), copies)
         }
-        Model::Mlp(units) => (4 * agents * each * (net.inputs() + 2 * units + net.classes + 16), 0),
+        Model::Mlp(units) => (4 * agents * each * (net.inputs() + 3 * units + 2 * net.classes + 16), 0),
         _ => (0, 0),
     };
     let data = dealt.data.bytes() + dealt.test.bytes() + (256 << 20);
@@ -185,7 +186,7 @@ fn device_model(gpu: &Arc<Gpu>, host: &Learning<f32>, precision: Precision) -> R
 
 /// Lays out the agents' places, each with the factor of its mean: first those of training, then those of
 /// validation. Says how many of an agent's are for training.
-fn lay(places: &mut Vec<Place>, lists: &[[Vec<Place>; 2]]) -> usize {
+pub(crate) fn lay(places: &mut Vec<Place>, lists: &[[Vec<Place>; 2]]) -> usize {
     let most = |part: usize| lists.iter().map(|l| l[part].len()).max().unwrap_or(0);
     let sizes = [most(0), most(1)];
     places.clear();
@@ -221,6 +222,7 @@ impl DeviceLearning {
             test: Samples::new(gpu, &dealt.test, text),
             weigh,
             psi,
+            precision,
             work: Mutex::new(Work { model, batch: Batch::new(gpu, 1024), places: Vec::new() }),
             gpu: gpu.clone(),
             host,
@@ -228,12 +230,34 @@ impl DeviceLearning {
         gpu.health().map(|()| problem)
     }
 
-    fn work(&self) -> MutexGuard<'_, Work> {
+    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    pub(crate) fn host(&self) -> &Learning<f32> {
+        &self.host
+    }
+
+    pub(crate) fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// What is trained and validated on.
+    pub(crate) fn samples(&self) -> &Samples {
+        &self.data
+    }
+
+    /// Weights of a batch's losses under this ψ, or without one.
+    pub(crate) fn weigh(&self, batch: &Batch, psi: u64) {
+        batch.weigh(&self.weigh, psi, self.starts.at());
+    }
+
+    pub(crate) fn work(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The place of one of an agent's samples in a batch.
-    fn place(&self, agent: usize, place: usize, factor: f64) -> Place {
+    pub(crate) fn place(&self, agent: usize, place: usize, factor: f64) -> Place {
         let (sample, label) = self.host.sample(agent, place);
         let own = if place < self.host.dealt().hands[agent].train.len() { place as i32 } else { -1 };
         Place { sample: sample as i32, own, label: i32::from(label), factor: factor as f32 }
@@ -262,7 +286,7 @@ impl DeviceLearning {
             };
             (0..models).for_each(|_| places.extend(piece.iter().map(of)));
             batch.fill(places, models, 0);
-            batch.weigh(&self.weigh, 0, 0);
+            self.weigh(batch, 0);
             model.begin();
             model.pass(&Pass {
                 samples,
@@ -363,7 +387,7 @@ impl DeviceLearning {
             .collect();
         let train = lay(places, &lists);
         batch.fill(places, at.owned.len(), train);
-        batch.weigh(&self.weigh, psi.at(), self.starts.at());
+        self.weigh(batch, psi.at());
         model.begin();
         // z has no part in the upper level's loss, so only training samples are passed under it.
         for (variable, used) in [(1, batch.each), (2, train)] {
@@ -379,25 +403,25 @@ impl DeviceLearning {
             });
         }
         dx.memory().clear();
-        self.psi_directions(dx.at(), psi.at(), batch);
+        self.psi_directions(dx.at(), psi.at(), batch, [batch.losses(0), batch.losses(1)], 0);
         Some(())
     }
 
-    /// ψ's directions, from the losses of y and z.
-    fn psi_directions(&self, dx: u64, psi: u64, batch: &Batch) {
-        let (table, starts, of_y, of_z) = (batch.table(), self.starts.at(), batch.losses(0), batch.losses(1));
+    /// ψ's directions, from the difference of two losses, times a scale of each agent if there are any.
+    pub(crate) fn psi_directions(&self, dx: u64, psi: u64, batch: &Batch, losses: [u64; 2], scales: u64) {
+        let (table, starts, [of_y, of_z]) = (batch.table(), self.starts.at(), losses);
         let (each, train, total) = (batch.each as i32, batch.train as i32, batch.total() as i32);
         self.gpu.launch(
             &self.psi,
             (batch.total().div_ceil(128) as u32, 1, 1),
             (128, 1),
-            arguments![dx, table, psi, starts, of_y, of_z, each, train, total],
+            arguments![dx, table, psi, starts, of_y, of_z, scales, each, train, total],
             "ψ's directions",
         );
     }
 
     /// The agents' own part of a stack, which is ψ in every cleaning problem.
-    fn private<'a>(&self, stack: &'a Stack<f32, 3>) -> Option<&'a DeviceRows> {
+    pub(crate) fn private<'a>(&self, stack: &'a Stack<f32, 3>) -> Option<&'a DeviceRows> {
         let rows = self.gpu.require(stack.private.as_ref(), "a stack without ψ in a cleaning problem")?;
         DeviceRows::required(&self.gpu, rows)
     }
@@ -415,7 +439,7 @@ impl DeviceLearning {
             .collect();
         lay(places, &lists);
         batch.fill(places, at.owned.len(), 0);
-        batch.weigh(&self.weigh, 0, 0);
+        self.weigh(batch, 0);
         model.begin();
         let weight_decay = self.host.baseline_weight_decay() as f32;
         model.pass(&Pass {
@@ -486,6 +510,26 @@ impl Bilevel<f32> for DeviceLearning {
             None => self.host.penalty_directions(at, penalty, v, d)?,
         }
         self.health()
+    }
+
+    fn soba_directions(
+        &self,
+        at: At<'_>,
+        by: Products,
+        v: &Stack<f32, 3>,
+        d: &mut Stack<f32, 3>,
+    ) -> Done<bool> {
+        if !v.on_device() {
+            return self.host.soba_directions(at, by, v, d);
+        }
+        self.health()?;
+        // Rows that are missing on the device are a failure that the GPU keeps.
+        self.device_soba(at, by, v, d)?;
+        self.health().map(|()| true)
+    }
+
+    fn second_order(&self) -> Option<&dyn SecondOrder<f32>> {
+        self.host.second_order()
     }
 
     fn single_level(&self) -> Option<&dyn SingleLevel<f32>> {

@@ -16,6 +16,7 @@ mod mlp;
 mod network;
 mod products;
 mod rows;
+mod soba;
 mod sticky;
 
 pub use gpu::Gpu;

@@ -1,5 +1,5 @@
 //! The MLP on the device: one matrix product for all agents at a time.
-use crate::batches::{Gradients, Pass};
+use crate::batches::{Batch, Gradients, Pass, Samples};
 use crate::gpu::{Gpu, arguments};
 use crate::kernels::LEARNING;
 use crate::memory::DeviceMemory;
@@ -9,7 +9,19 @@ use dibo::problem::learning::Net;
 use std::sync::Arc;
 
 /// The kernels that are looked for by name.
-pub(crate) const KERNELS: [&str; 4] = ["load_images", "relu_rows", "mask_rows", "entropy"];
+pub(crate) const KERNELS: [&str; 6] =
+    ["load_images", "relu_rows", "mask_rows", "entropy", "mask_tangents", "tangent_entropy"];
+
+/// What SOBA's directions are made of: the points y and z of the first agent, where their directions go, and
+/// numbers from one agent's to the next's.
+pub(crate) struct Tangent<'a> {
+    pub samples: &'a Samples,
+    pub batch: &'a Batch,
+    pub points: [u64; 2],
+    pub directions: [u64; 2],
+    pub stride: usize,
+    pub weight_decay: f32,
+}
 
 /// An MLP with memory for the rows of a batch.
 pub(crate) struct Mlp {
@@ -22,11 +34,15 @@ pub(crate) struct Mlp {
     relu: CudaFunction,
     mask: CudaFunction,
     entropy: CudaFunction,
+    mask_tangents: CudaFunction,
+    tangent_entropy: CudaFunction,
     capacity: usize,
     x: DeviceMemory,
     hidden: DeviceMemory,
     scores: DeviceMemory,
     back: DeviceMemory,
+    /// Tangents of hidden units and scores, once they are asked for.
+    tangents: Option<[DeviceMemory; 2]>,
     /// Batch whose images are loaded: y and z use the same.
     loaded: bool,
 }
@@ -39,7 +55,8 @@ impl Mlp {
         (scale, shift): (&[f32], &[f32]),
         capacity: usize,
     ) -> Result<Self, String> {
-        let [load, relu, mask, entropy] = gpu.kernels(LEARNING, vec![], KERNELS)?;
+        let [load, relu, mask, entropy, mask_tangents, tangent_entropy] =
+            gpu.kernels(LEARNING, vec![], KERNELS)?;
         let mut mlp = Mlp {
             net,
             units,
@@ -49,11 +66,14 @@ impl Mlp {
             relu,
             mask,
             entropy,
+            mask_tangents,
+            tangent_entropy,
             capacity: 0,
             x: DeviceMemory::unset(gpu, 0),
             hidden: DeviceMemory::unset(gpu, 0),
             scores: DeviceMemory::unset(gpu, 0),
             back: DeviceMemory::unset(gpu, 0),
+            tangents: None,
             loaded: false,
             gpu: gpu.clone(),
         };
@@ -79,6 +99,7 @@ impl Mlp {
         let numbers = |each: usize| DeviceMemory::zeros(&gpu, 4 * rows * each);
         (self.x, self.hidden, self.scores, self.back, self.capacity) =
             (numbers(lx), numbers(lh), numbers(ls), numbers(self.units), rows);
+        self.tangents = None;
     }
 
     /// A new batch is about to be passed.
@@ -94,18 +115,7 @@ impl Mlp {
             (self.lines(), self.units, self.net.inputs(), self.net.classes);
         let (x, hidden, scores, back) = (self.x.at(), self.hidden.at(), self.scores.at(), self.back.at());
         let (table, places, many) = (batch.table(), each as i32, used as i32);
-        if !self.loaded {
-            let (images, scale, shift) = (p.samples.bytes.at(), self.scale.at(), self.shift.at());
-            let (pixels, line) = (self.net.pixels as i32, lx as i32);
-            gpu.launch(
-                &self.load,
-                (batch.total() as u32, 1, 1),
-                (256, 1),
-                arguments![x, images, table, scale, shift, pixels, line],
-                "images",
-            );
-            self.loaded = true;
-        }
+        self.load(p.samples, batch);
         let rows = |at: u64, line: usize| Matrix::new(at, Kind::F32, line, each * line);
         let parameters = |at: u64, line: usize| Matrix::new(at, Kind::F32, line, p.stride);
         let second = 4 * (inputs * h) as u64;
@@ -132,5 +142,86 @@ impl Mlp {
         gpu.product((used, h, classes, agents), mb, ms, w2, 0.0, mb);
         gpu.launch(&self.mask, grid, (128, 1), arguments![back, hidden, units, line, many, places], "mask");
         gpu.product((inputs, h, used, agents), g1, mx.transposed(), mb, weight_decay, w1);
+    }
+
+    /// The images of a batch, unless they are there.
+    fn load(&mut self, samples: &Samples, batch: &Batch) {
+        if self.loaded {
+            return;
+        }
+        let (x, images, table) = (self.x.at(), samples.bytes.at(), batch.table());
+        let (scale, shift) = (self.scale.at(), self.shift.at());
+        let (pixels, line) = (self.net.pixels as i32, self.lines().0 as i32);
+        self.gpu.launch(
+            &self.load,
+            (batch.total() as u32, 1, 1),
+            (256, 1),
+            arguments![x, images, table, scale, shift, pixels, line],
+            "images",
+        );
+        self.loaded = true;
+    }
+
+    /// ∇ᵧg, and ∇²ᵧᵧg z − ∇ᵧf by Pearlmutter's product; the tangents of the training losses go to the batch's
+    /// first losses.
+    pub fn soba(&mut self, p: &Tangent<'_>) {
+        let (batch, gpu) = (p.batch, self.gpu.clone());
+        let (agents, each) = (batch.agents, batch.each);
+        self.reserve(batch.total());
+        self.load(p.samples, batch);
+        let ((lx, lh, ls), h, inputs, classes) =
+            (self.lines(), self.units, self.net.inputs(), self.net.classes);
+        let room = |line: usize| DeviceMemory::zeros(&gpu, 4 * self.capacity * line);
+        let [tangents, score_tangents] = self.tangents.take().unwrap_or_else(|| [room(lh), room(ls)]);
+        let rows = |at: u64, line: usize| Matrix::new(at, Kind::F32, line, each * line);
+        let layers = |at: u64| {
+            let second = at + 4 * (inputs * h) as u64;
+            let layer = |at: u64, line: usize| Matrix::new(at, Kind::F32, line, p.stride);
+            (layer(at, h), layer(second, h + 1))
+        };
+        let [(w1, w2), (z1, z2)] = p.points.map(layers);
+        let [(dy1, dy2), (dz1, dz2)] = p.directions.map(layers);
+        let (mx, mh, ms) = (rows(self.x.at(), lx), rows(self.hidden.at(), lh), rows(self.scores.at(), ls));
+        let (th, ts, mb) = (rows(tangents.at(), lh), rows(score_tangents.at(), ls), rows(self.back.at(), h));
+        let (hidden, back, units, line) = (self.hidden.at(), self.back.at(), h as i32, lh as i32);
+        let (places, grid) = (each as i32, (batch.total() as u32, 1, 1));
+        let in_front = (each, h, inputs, agents);
+        gpu.product(in_front, mh, mx, w1, 0.0, mh);
+        gpu.product(in_front, th, mx, z1, 0.0, th);
+        gpu.launch(&self.relu, grid, (128, 1), arguments![hidden, units, line, places, places], "relu");
+        let to = tangents.at();
+        gpu.launch(&self.mask_tangents, grid, (128, 1), arguments![to, hidden, units, line], "tangents");
+        let behind = (each, classes, h + 1, agents);
+        gpu.product(behind, ms, mh, w2.transposed(), 0.0, ms);
+        gpu.product(behind, ts, th, w2.transposed(), 0.0, ts);
+        gpu.product(behind, ts, mh, z2.transposed(), 1.0, ts);
+        let (scores, of_scores, table) = (self.scores.at(), score_tangents.at(), batch.table());
+        let (weights, losses, count, score_line) =
+            (batch.weights(), batch.losses(0), classes as i32, ls as i32);
+        let (train, total) = (batch.train as i32, batch.total() as i32);
+        gpu.launch(
+            &self.tangent_entropy,
+            (batch.total().div_ceil(128) as u32, 1, 1),
+            (128, 1),
+            arguments![scores, of_scores, table, weights, losses, count, score_line, places, train, total],
+            "tangents of the entropy",
+        );
+        let mask = || {
+            let arguments = arguments![back, hidden, units, line, places, places];
+            gpu.launch(&self.mask, grid, (128, 1), arguments, "mask");
+        };
+        let (last, through, first) =
+            ((classes, h + 1, each, agents), (each, h, classes, agents), (inputs, h, each, agents));
+        gpu.product(last, dy2, ms.transposed(), mh, p.weight_decay, w2);
+        gpu.product(through, mb, ms, w2, 0.0, mb);
+        mask();
+        gpu.product(first, dy1, mx.transposed(), mb, p.weight_decay, w1);
+        gpu.product(last, dz2, ts.transposed(), mh, p.weight_decay, z2);
+        gpu.product(last, dz2, ms.transposed(), th, 1.0, dz2);
+        gpu.product(through, mb, ts, w2, 0.0, mb);
+        gpu.product(through, mb, ms, z2, 1.0, mb);
+        mask();
+        gpu.product(first, dz1, mx.transposed(), mb, p.weight_decay, z1);
+        self.tangents = Some([tangents, score_tangents]);
     }
 }

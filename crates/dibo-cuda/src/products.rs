@@ -75,6 +75,7 @@ struct Key {
     apart: [usize; 4],
     transposed: [bool; 2],
     aligned: [u32; 4],
+    full: bool,
 }
 
 /// How cuBLASLt computes a product.
@@ -93,6 +94,8 @@ pub(crate) struct Products {
     stream: CUstream,
     workspace: u64,
     plans: HashMap<Key, Plan>,
+    /// Whether 32 bits are all used, where TF32 has 19.
+    pub full: bool,
 }
 
 // SAFETY: the handles may be used from any one thread at a time, and `Gpu` holds this behind a lock.
@@ -113,7 +116,7 @@ impl Products {
             }
         };
         // From here on `Drop` lets go of everything.
-        let mut products = Products { lt, blas, stream, workspace: 0, plans: HashMap::new() };
+        let mut products = Products { lt, blas, stream, workspace: 0, plans: HashMap::new(), full: false };
         // SAFETY: the handle was just made; the stream lives as long as the GPU that owns both; the workspace
         // is freed with the handles.
         unsafe {
@@ -143,6 +146,7 @@ impl Products {
             apart: [a.apart, b.apart, c.apart, d.apart],
             transposed: [a.transposed, b.transposed],
             aligned,
+            full: self.full,
         };
         let plan = match self.plans.get(&key) {
             Some(plan) => *plan,
@@ -190,8 +194,8 @@ impl Products {
     ) -> Result<Plan, result::CublasError> {
         use sys::cublasLtMatmulDescAttributes_t::{CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB};
         let compute = match a.kind {
-            Kind::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
-            Kind::Bf16 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+            Kind::F32 if !self.full => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
         };
         let operation = result::create_matmul_desc(compute, sys::cudaDataType::CUDA_R_32F)?;
         let layouts = [
@@ -229,8 +233,8 @@ impl Products {
         use blas_sys::cublasOperation_t::{CUBLAS_OP_N, CUBLAS_OP_T};
         let operation = |transposed: bool| if transposed { CUBLAS_OP_T } else { CUBLAS_OP_N };
         let compute = match a.kind {
-            Kind::F32 => blas_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
-            Kind::Bf16 => blas_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+            Kind::F32 if !self.full => blas_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            _ => blas_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
         };
         let beta = 0.0f32;
         // SAFETY: the tables hold `count` pointers to matrices of these shapes.

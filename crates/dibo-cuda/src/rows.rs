@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// The kernels that are looked for by name.
 #[cfg(test)]
-pub(crate) const KERNELS: [&str; 9] = [
+pub(crate) const KERNELS: [&str; 13] = [
     "add_scaled",
     "scale_difference",
     "sub_steps",
@@ -18,6 +18,10 @@ pub(crate) const KERNELS: [&str; 9] = [
     "gap_rows",
     "square_rows",
     "mix_sparse",
+    "blend",
+    "scale_rows",
+    "away",
+    "difference",
 ];
 
 /// The numbers of some rows on a GPU.
@@ -165,6 +169,14 @@ impl DeviceRows {
         parts.chunks(blocks as usize).map(|p| p.iter().sum()).collect()
     }
 
+    /// The square of each row's norm over these columns.
+    pub fn square_sums(&self, columns: &Range<usize>) -> Vec<f64> {
+        let (b, from, width, stride, count) = self.columns(columns);
+        self.sums(columns, count as usize, |grid, to| {
+            self.gpu().rows_kernel("square_rows", grid, 256, arguments![to, b, from, width, stride]);
+        })
+    }
+
     /// What kernels over columns take: address, first column, columns, stride and rows.
     fn columns(&self, columns: &Range<usize>) -> (u64, i64, i64, i64, i32) {
         let (from, width) = (columns.start as i64, columns.len() as i64);
@@ -218,6 +230,44 @@ impl OnDevice<f32> for DeviceRows {
         self.gpu().rows_kernel("divide", self.row_grid(), 256, arguments![a, b, w, stride]);
     }
 
+    fn blend(
+        &mut self,
+        keep: f32,
+        scale: f32,
+        other: &dyn OnDevice<f32>,
+        columns: Option<(Range<usize>, usize)>,
+    ) {
+        let other = other.any().downcast_ref::<DeviceRows>();
+        let fits = |o: &&DeviceRows| match &columns {
+            Some((to, from)) => {
+                o.count() == self.count() && to.end <= self.stride() && from + to.len() <= o.stride()
+            }
+            None => o.len() == self.len(),
+        };
+        let other = other.filter(|o| Arc::ptr_eq(o.gpu(), self.gpu())).filter(fits);
+        let Some(other) = self.gpu().require(other, "rows of two devices or shapes in one operation") else {
+            return;
+        };
+        // All numbers are as one long row.
+        let (to, from, width, rows) = match &columns {
+            Some((to, from)) => (to.start as i64, *from as i64, to.len() as i64, self.count() as u32),
+            None => (0, 0, self.len() as i64, 1),
+        };
+        let (a, b, own, others) = (self.at(), other.at(), self.stride() as i64, other.stride() as i64);
+        let grid = (self.gpu().blocks(width as usize, 256), rows);
+        let arguments = arguments![a, b, keep, scale, to, from, width, own, others];
+        self.gpu().rows_kernel("blend", grid, 256, arguments);
+    }
+
+    fn keep_in_ball(&mut self, columns: Range<usize>, radius: f64) {
+        let factor = |square: f64| if square.sqrt() > radius { radius / square.sqrt() } else { 1.0 };
+        let factors: Vec<f32> = self.square_sums(&columns).into_iter().map(|s| factor(s) as f32).collect();
+        let factors = DeviceMemory::of(self.gpu(), &factors);
+        let (a, from, width, stride, count) = self.columns(&columns);
+        let (by, grid) = (factors.at(), (self.gpu().blocks(columns.len(), 256), count as u32));
+        self.gpu().rows_kernel("scale_rows", grid, 256, arguments![a, by, from, width, stride]);
+    }
+
     fn mean(&self, columns: Range<usize>) -> Vec<f64> {
         let out = self.mean_on_device(&columns);
         let mut mean = vec![0.0f32; columns.len()];
@@ -240,9 +290,7 @@ impl OnDevice<f32> for DeviceRows {
         let gap = self.sums(&columns, 1, |grid, to| {
             self.gpu().rows_kernel("gap_rows", grid, 256, arguments![to, a, b, from, width, stride, count]);
         });
-        let sizes = other.sums(&columns, other.count(), |grid, to| {
-            self.gpu().rows_kernel("square_rows", grid, 256, arguments![to, b, from, width, stride]);
-        });
+        let sizes = other.square_sums(&columns);
         (gap.iter().sum::<f64>().sqrt(), sizes.iter().map(|s| s.sqrt()).sum())
     }
 

@@ -163,13 +163,14 @@ fn by_owner(samples: &Arc<Samples>, owners: &Words) -> Result<Vec<(String, Part)
 
 /// Checked rows in files of their own: by owner where a column says, else by the file's place. Their features
 /// are those of the rows that are judged, so that they may have the same columns.
-fn checked_apart(files: &Files, roles: &Roles) -> Result<BTreeMap<String, Part>> {
+fn checked_apart(files: &Files, roles: &Roles, words: &[String]) -> Result<BTreeMap<String, Part>> {
     let mut apart: BTreeMap<String, Part> = BTreeMap::new();
     for (i, (file, rows)) in files.checked.iter().zip(&files.rows).enumerate() {
+        // By the roles with which it was read before, so that it is not read again.
         let rows = load(rows, roles, files.bert.as_ref())?;
         let names = rows.features.iter().map(Feature::name).filter(|f| roles.text.as_deref() != Some(f));
         let features = Choice::Some(names.map(String::from).collect());
-        let roles = Roles { clean: None, truth: None, features, ..roles.clone() };
+        let roles = Roles { clean: None, truth: None, features, words: words.to_vec(), ..roles.clone() };
         let samples = load(file, &roles, files.bert.as_ref())?;
         let parts = match &samples.owners {
             Some(owners) => by_owner(&samples, owners)?,
@@ -226,7 +227,7 @@ pub fn read(files: &Files, roles: &Roles) -> Result<Vec<Own>> {
             bail!("two sites are called '{name}'; file names must differ");
         }
     }
-    let mut apart = checked_apart(files, &Roles { words: with_words(roles, &parts), ..roles.clone() })?;
+    let mut apart = checked_apart(files, roles, &with_words(roles, &parts))?;
     let mut sites = Vec::new();
     for (i, (owner, part)) in parts.into_iter().enumerate() {
         let is_clean = |row: &u32| part.samples.clean.as_ref().is_some_and(|c| c[*row as usize]);

@@ -13,10 +13,11 @@ extern "C" __global__ void sample_weights(
     weights[i] = w;
 }
 
-// dx = factor σ(1 − σ)(loss of y − loss of z) at the places of the batch.
+// dx = scale factor σ(1 − σ)(loss of y − loss of z) at the places of the batch; losses that are not there are
+// 0, scales of agents 1.
 extern "C" __global__ void psi_directions(
     float* dx, const Place* batch, const float* psi, const big* starts, const float* of_y, const float* of_z,
-    int S, int train, int total
+    const float* scales, int S, int train, int total
 ) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= total || i % S >= train) return;
@@ -24,7 +25,8 @@ extern "C" __global__ void psi_directions(
     if (p.own < 0) return;
     big at = starts[i / S] + p.own;
     float s = 1 / (1 + expf(-psi[at]));
-    dx[at] = p.factor * s * (1 - s) * (of_y[i] - of_z[i]);
+    float scale = scales ? scales[i / S] : 1;
+    dx[at] = scale * p.factor * s * (1 - s) * ((of_y ? of_y[i] : 0) - of_z[i]);
 }
 
 // Pixels as numbers, with the 1 of the bias behind them.
@@ -70,4 +72,36 @@ extern "C" __global__ void entropy(
     right[row] = best == label;
     float w = weights[row];
     for (int c = 0; c < classes; c++) s[c] = w * (expf(s[c] - top) / sum - (c == label));
+}
+
+// Tangents of hidden units: none where the unit is off, none of the bias.
+extern "C" __global__ void mask_tangents(float* tangents, const float* hidden, int units, int line) {
+    big at = (big)blockIdx.x * line;
+    for (int u = threadIdx.x; u < units; u += blockDim.x)
+        if (hidden[at + u] <= 0) tangents[at + u] = 0;
+    if (threadIdx.x == 0) tangents[at + units] = 0;
+}
+
+// From scores and their tangents to what goes back. At training samples: weight · (probability − 1 at the
+// label) and its tangent, and the loss's. At the others, which count against the tangents: nothing, and
+// −weight · (probability − 1 at the label).
+extern "C" __global__ void tangent_entropy(
+    float* scores, float* tangents, const Place* batch, const float* weights, float* losses, int classes,
+    int line, int S, int train, int rows
+) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    float *s = scores + (big)row * line, *t = tangents + (big)row * line;
+    int label = batch[row].label;
+    float top = s[0], sum = 0, mean = 0, w = weights[row];
+    for (int c = 1; c < classes; c++) top = fmaxf(top, s[c]);
+    for (int c = 0; c < classes; c++) { s[c] = expf(s[c] - top); sum += s[c]; mean += s[c] * t[c]; }
+    mean /= sum;
+    bool trained = row % S < train;
+    losses[row] = trained ? mean - t[label] : 0;
+    for (int c = 0; c < classes; c++) {
+        float p = s[c] / sum, back = w * (p - (c == label));
+        s[c] = trained ? back : 0;
+        t[c] = trained ? w * p * (t[c] - mean) : -back;
+    }
 }

@@ -36,6 +36,34 @@ extern "C" __global__ void divide(float* a, const float* b, const float* weights
     }
 }
 
+// a = keep a + scale b in columns `to` on, of those `from` on; with keep 0 what was there counts for nothing.
+extern "C" __global__ void blend(
+    float* a, const float* b, float keep, float scale, big to, big from, big width, big stride_a, big stride_b
+) {
+    float* pa = a + blockIdx.y * stride_a + to; const float* pb = b + blockIdx.y * stride_b + from;
+    for (big c = grid_first(1); c < width; c += grid_step(1))
+        pa[c] = (keep == 0 ? 0 : keep * pa[c]) + scale * pb[c];
+}
+
+extern "C" __global__ void scale_rows(float* a, const float* factors, big from, big width, big stride) {
+    float factor = factors[blockIdx.y], *p = a + blockIdx.y * stride + from;
+    for (big c = grid_first(1); c < width; c += grid_step(1)) p[c] *= factor;
+}
+
+// to = y + step z, with a step for each row.
+extern "C" __global__ void away(
+    float* to, const float* y, const float* z, const float* steps, big width, big stride
+) {
+    float step = steps[blockIdx.y]; big at = blockIdx.y * stride;
+    for (big c = grid_first(1); c < width; c += grid_step(1)) to[at + c] = y[at + c] + step * z[at + c];
+}
+
+// a = scale (a − b), with a scale for each row.
+extern "C" __global__ void difference(float* a, const float* b, const float* scales, big width, big stride) {
+    float scale = scales[blockIdx.y]; big at = blockIdx.y * stride;
+    for (big c = grid_first(1); c < width; c += grid_step(1)) a[at + c] = scale * (a[at + c] - b[at + c]);
+}
+
 // Any number of agents: old rows are read from copies, links from compressed rows. One block a piece of
 // columns and row.
 extern "C" __global__ void mix_sparse(

@@ -49,7 +49,7 @@ impl<T: Real, R: Recipe> Algorithm<T> for Cell<R> {
         let points = if spec.sweep == Sweep::Sequential { 3 } else { 1 };
         let mut state = CellState {
             rule: spec.direction.make(),
-            movement: Movement::new(&spec, &v),
+            movement: Movement::new(&spec, &v, network),
             points: vec![v.clone(); if looks_back { points } else { 0 }],
             workspaces: Workspaces::new(network.threads().count()),
             spec,
@@ -92,13 +92,7 @@ impl<T: Real> CellState<T> {
     fn go(&mut self, k: usize, only: Option<usize>, network: &mut dyn Network<T>) -> Result<()> {
         self.movement.go(k, only, self.spec.eta(k), &mut self.v, &self.d, network)?;
         if let Some(radius) = self.spec.radius_z.filter(|_| only.is_none_or(|only| only == Z)) {
-            self.v.for_each_row(network.threads(), 16, |_, _, [_, _, z]| {
-                let norm = z.iter().map(|z| z.f64() * z.f64()).sum::<f64>().sqrt();
-                if norm > radius {
-                    let scale = T::of(radius / norm);
-                    z.iter_mut().for_each(|z| *z = *z * scale);
-                }
-            });
+            self.v.keep_in_ball(Z, radius, network.threads());
         }
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! What a cell says of itself.
-use super::cell::{Cell, Recipe, Spec};
+use super::cell::{Cell, Recipe};
 use super::direction::Rule;
-use super::estimator::Estimator;
 use super::mixer::Mix;
 use super::{Axis, GraphNeeds, Mixes, Needs, Parameters, PenaltySteps, Tier, Vectors, step_tiers};
 
@@ -66,14 +65,9 @@ impl<R: Recipe> Parameters for Cell<R> {
         p.gamma.is_none().then(|| PenaltySteps { lambda: g / f, eta: spec.eta(k), g })
     }
 
-    /// Directions of the penalty are the problem's own, which may lie on a device; the rest is for the host.
+    /// All but Neumann's series, which asks agent by agent.
     fn on_device(&self) -> bool {
-        let on_device = |s: Spec| {
-            let Rule::Penalised(p) = &s.direction else { return false };
-            let plain = s.estimator.iter().all(|e| *e == Estimator::Plain);
-            p.gamma.is_none() && plain && s.together() && s.radius_z.is_none()
-        };
-        self.0.spec().is_ok_and(on_device)
+        self.0.spec().is_ok_and(|s| !matches!(s.direction, Rule::NeumannLocal(_)))
     }
 
     fn about() -> &'static str {

@@ -67,6 +67,12 @@ impl<T: Real> Estimates<T> {
         let wanted = |variable: usize| only.is_none_or(|only| only == variable);
         let Self { kinds, m, fresh, back } = self;
         let late = |v: usize| matches!(kinds[v], Estimator::Momentum { late: true, .. });
+        if m.on_device() {
+            (0..3)
+                .filter(|v| wanted(*v))
+                .for_each(|v| on_device(kinds[v], k, v, [m, used], fresh, back.as_ref()));
+            return;
+        }
         copy(m, used, threads, |v| wanted(v) && late(v));
         m.for_each_row(threads, 16, |_, row, m| {
             let (d, back) = (fresh.row(row), back.as_ref().map(|b| b.row(row)));
@@ -86,6 +92,34 @@ impl<T: Real> Estimates<T> {
             }
         });
         copy(m, used, threads, |v| wanted(v) && !late(v));
+    }
+}
+
+/// The same for one variable of stacks on a device.
+fn on_device<T: Real>(
+    kind: Estimator,
+    k: usize,
+    v: usize,
+    [m, used]: [&mut Stack<T, 3>; 2],
+    fresh: &Stack<T, 3>,
+    back: Option<&Stack<T, 3>>,
+) {
+    let late = matches!(kind, Estimator::Momentum { late: true, .. });
+    if late {
+        used.blend_on_device(v, 0.0, 1.0, (m, v));
+    }
+    match (kind, back) {
+        (Estimator::Momentum { theta, warm, .. }, _) if !(k == 0 && warm) => {
+            m.blend_on_device(v, 1.0 - theta, theta, (fresh, v));
+        }
+        (Estimator::Storm { a }, Some(back)) if k > 0 => {
+            m.blend_on_device(v, 1.0, -1.0, (back, v));
+            m.blend_on_device(v, 1.0 - a.at(k).min(1.0), 1.0, (fresh, v));
+        }
+        _ => m.blend_on_device(v, 0.0, 1.0, (fresh, v)),
+    }
+    if !late {
+        used.blend_on_device(v, 0.0, 1.0, (m, v));
     }
 }
 

@@ -16,13 +16,15 @@ pub struct Movement<T> {
 }
 
 impl<T: Real> Movement<T> {
-    pub fn new(spec: &Spec, v: &Stack<T, 3>) -> Self {
+    pub fn new(spec: &Spec, v: &Stack<T, 3>, network: &dyn Network<T>) -> Self {
         let parts = match spec.together() {
             true => {
                 vec![Part { variable: None, mixer: spec.mixing[X].make(&v.shared, spec.share[X]), own: None }]
             }
             // A private x moves without a rule, and what has no width not at all.
-            false => (0..3).filter(|i| !v.cut(*i).is_empty()).map(|i| Part::of(spec, v, i)).collect(),
+            false => {
+                (0..3).filter(|i| !v.cut(*i).is_empty()).map(|i| Part::of(spec, v, i, network)).collect()
+            }
         };
         Movement { parts, steps: Steps::default() }
     }

@@ -1,6 +1,7 @@
 //! Variables that move by one mixing rule: all of a stack, or one, in rows of its own.
 use super::mixer::{Mixer, Step};
 use super::spec::Spec;
+use crate::network::Network;
 use crate::rows::{Real, Rows, Stack, Threads};
 use std::ops::Range;
 
@@ -21,9 +22,10 @@ pub struct Own<T> {
 }
 
 impl<T: Real> Part<T> {
-    pub fn of(spec: &Spec, v: &Stack<T, 3>, variable: usize) -> Self {
+    pub fn of(spec: &Spec, v: &Stack<T, 3>, variable: usize, network: &dyn Network<T>) -> Self {
         let columns = v.cut(variable);
         let mut rows = Rows::zeros(v.count(), columns.len());
+        network.place(&mut rows, &[columns.len()]);
         take(&v.shared, &mut rows, columns.clone());
         let mixer = spec.mixing[variable].make(&rows, spec.share[variable]);
         let own = Own { columns, d: rows.clone(), v: rows, eta: Vec::new() };
@@ -64,23 +66,20 @@ impl<T: Real> Part<T> {
             take(v, &mut own.v, own.columns.clone());
             take(d, &mut own.d, own.columns.clone());
             own.eta.clear();
-            own.eta.resize(own.v.stride(), T::of(eta[variable]));
+            // A device wants one step a variable.
+            let steps = if own.v.device().is_some() { 1 } else { own.v.stride() };
+            own.eta.resize(steps, T::of(eta[variable]));
         }
     }
 
     pub fn scatter(&mut self, v: &mut Rows<T>) {
         if let Some(own) = &self.own {
-            put(&own.v, v, own.columns.clone());
+            v.copy_columns(own.columns.clone(), &own.v, 0);
         }
     }
 }
 
 /// Some columns of rows, to rows of their own.
 fn take<T: Real>(from: &Rows<T>, to: &mut Rows<T>, columns: Range<usize>) {
-    (0..to.count()).for_each(|i| to.row_mut(i).copy_from_slice(&from.row(i)[columns.clone()]));
-}
-
-/// Rows to some columns of others.
-fn put<T: Real>(from: &Rows<T>, to: &mut Rows<T>, columns: Range<usize>) {
-    (0..from.count()).for_each(|i| to.row_mut(i)[columns.clone()].copy_from_slice(from.row(i)));
+    to.copy_columns(0..columns.len(), from, columns.start);
 }

@@ -1,11 +1,12 @@
 //! PushPull_SOBA, Algorithm 4 of the paper: SOBA's directions (with second-order products) moved by
 //! AB/Push-Pull.
-use super::stacks::zeros;
+use super::direction::ON_DEVICE;
+use super::stacks::{at, zeros};
 use super::tracking::Tracked;
 use super::{Algorithm, Mixes, Needs, Parameters, State, Tier, Vectors, View, fill, own_start, step_tiers};
 use crate::error::{Error, Result};
 use crate::network::Network;
-use crate::problem::{Bilevel, Start};
+use crate::problem::{Bilevel, Products, Start};
 use crate::rows::{Real, Rows};
 use crate::schedule::Schedule;
 use schemars::JsonSchema;
@@ -69,15 +70,18 @@ impl Parameters for PushPullSoba {
     fn tiers(&self) -> Vec<Tier> {
         step_tiers(["eta_x", "eta_y"], None)
     }
-
-    fn on_device(&self) -> bool {
-        false
-    }
 }
 
 impl<T: Real> PushPullSobaState<T> {
     /// dy = ∇ᵧg, dv = ∇²ᵧᵧg v − ∇ᵧf, dx = ∇ₓf − ∇²ₓᵧg v, all at (x, y, v).
     fn directions(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &dyn Network<T>) -> Result<()> {
+        let Tracked { v, d, .. } = &mut self.rows;
+        if v.on_device() {
+            return match problem.soba_directions(at(k, network), Products::Exact, v, d)? {
+                true => Ok(()),
+                false => Err(Error::Unsupported(ON_DEVICE)),
+            };
+        }
         let products = problem.second_order().ok_or(Error::Unsupported(Needs::SecondOrder.words()))?;
         for (row, agent) in network.owned().iter().enumerate() {
             let ([x, y, v], [dx, dy, dv]) = (self.rows.v.row(row), self.rows.d.row_mut(row));

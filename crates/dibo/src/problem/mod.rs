@@ -45,12 +45,17 @@ pub struct Penalty {
 }
 
 /// How products with second derivatives are had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Products {
     /// By themselves.
     Exact,
-    /// As differences of two gradients.
-    Differences,
+    /// As differences of two gradients, at y + δz and y − δz.
+    Differences {
+        /// δ.
+        delta: f64,
+        /// δ is what ‖δz‖ is of 1 + ‖y‖.
+        relative: bool,
+    },
 }
 
 /// Starting points, one row per agent of the whole network, or one row where all start alike; what is empty

@@ -246,6 +246,17 @@ impl<T: Real> Rows<T> {
         }
     }
 
+    /// `self = other`, in these columns from those that begin at `from` in `other`, which may be wider.
+    pub fn copy_columns(&mut self, columns: Range<usize>, other: &Rows<T>, from: usize) {
+        match (self.placed.0.as_deref_mut(), other.device()) {
+            (Some(a), Some(b)) => a.blend(T::ZERO, T::ONE, b, Some((columns, from))),
+            _ => (0..self.count()).for_each(|i| {
+                let from = &other.row(i)[from..from + columns.len()];
+                self.row_mut(i)[columns.clone()].copy_from_slice(from);
+            }),
+        }
+    }
+
     /// Calls `job(rows, numbers)` once on each thread with its rows, padding included; a thread gets at least
     /// `least`. Only for rectangular rows.
     pub fn for_each_part(
@@ -356,6 +367,44 @@ impl<T: Real, const N: usize> Stack<T, N> {
     /// How many agents.
     pub fn count(&self) -> usize {
         self.shared.count()
+    }
+
+    /// Whether its numbers lie on a device.
+    pub fn on_device(&self) -> bool {
+        self.shared.device().is_some()
+    }
+
+    /// `self = keep · self + scale · other`, for one variable of stacks that lie on a device.
+    pub fn blend_on_device(&mut self, variable: usize, keep: f64, scale: f64, other: (&Stack<T, N>, usize)) {
+        let (keep, scale, (other, from)) = (T::of(keep), T::of(scale), other);
+        match (&mut self.private, &other.private) {
+            (Some(own), Some(other)) if variable == 0 && from == 0 => {
+                if let Some((own, other)) = own.devices(other) {
+                    own.blend(keep, scale, other, None);
+                }
+            }
+            _ => {
+                let columns = (self.cut(variable), other.cut(from).start);
+                if let Some((own, other)) = self.shared.devices(&other.shared) {
+                    own.blend(keep, scale, other, Some(columns));
+                }
+            }
+        }
+    }
+
+    /// Shrinks one variable of each agent to this norm where it is longer.
+    pub fn keep_in_ball(&mut self, variable: usize, radius: f64, threads: &Threads) {
+        let columns = self.cut(variable);
+        if let Some(device) = self.shared.device_mut() {
+            return device.keep_in_ball(columns, radius);
+        }
+        self.for_each_row(threads, 16, |_, _, row| {
+            let norm = row[variable].iter().map(|z| z.f64() * z.f64()).sum::<f64>().sqrt();
+            if norm > radius {
+                let scale = T::of(radius / norm);
+                row[variable].iter_mut().for_each(|z| *z = *z * scale);
+            }
+        });
     }
 
     /// Where variable `v` lies in a shared row.

@@ -23,6 +23,9 @@ pub const Y: usize = 1;
 /// Where z stands.
 pub const Z: usize = 2;
 
+/// What a problem lacks whose rows lie on a device and whose directions do not.
+pub const ON_DEVICE: &str = "these directions on a GPU";
+
 /// One agent's call: which agent, which sample, and the variable whose direction is wanted (all if none).
 #[derive(Clone, Copy)]
 pub struct Call {
@@ -68,7 +71,9 @@ pub trait Direction<T: Real>: Send + Sync {
         d: &mut Stack<T, 3>,
         workspaces: &Workspaces<T>,
     ) -> Result<()> {
-        let own = self.products().filter(|_| only.is_none());
+        // Where rows lie on a device all three come at once, whichever is wanted: the others are taken anew
+        // before they are used.
+        let own = self.products().filter(|_| only.is_none() || v.on_device());
         match own.map_or(Ok(false), |by| problem.soba_directions(at, by, v, d))? {
             true => Ok(()),
             false => by_agent(self, problem, at, only, v, d, workspaces),
@@ -91,6 +96,9 @@ pub fn by_agent<T: Real, D: Direction<T> + ?Sized>(
     d: &mut Stack<T, 3>,
     workspaces: &Workspaces<T>,
 ) -> Result<()> {
+    if v.on_device() {
+        return Err(Error::Unsupported(ON_DEVICE));
+    }
     d.try_for_each_row(at.threads, 1, |thread, row, d| {
         let (v, call) = (v.row(row), Call { agent: at.owned[row], k: at.k, only });
         let needed = rule.workspace(v[X].len(), v[Y].len());

@@ -76,11 +76,17 @@ impl<T: Real> Direction<T> for Penalised {
         d: &mut Stack<T, 3>,
         workspaces: &Workspaces<T>,
     ) -> Result<()> {
-        if only.is_some() {
+        // On a device all three come at once, whichever is wanted.
+        if only.is_some() && !v.on_device() {
             return by_agent(self, problem, at, only, v, d, workspaces);
         }
         problem.penalty_directions(at, self.factors(at.k), v, d)?;
-        if self.gamma.is_some() {
+        if let Some(gamma) = self.gamma.filter(|_| v.on_device()) {
+            for variable in [Y, Z] {
+                d.blend_on_device(variable, 1.0, 1.0 / gamma, (v, Z));
+                d.blend_on_device(variable, 1.0, -1.0 / gamma, (v, Y));
+            }
+        } else if self.gamma.is_some() {
             d.for_each_row(at.threads, 16, |_, row, [_, dy, dz]| {
                 let ([_, y, z], call) = (v.row(row), Call { agent: at.owned[row], k: at.k, only });
                 spring(self.gamma, call, [y, z], [dy, dz]);

@@ -74,6 +74,6 @@ impl<T: Real> Direction<T> for SobaFd {
     }
 
     fn products(&self) -> Option<Products> {
-        Some(Products::Differences)
+        Some(Products::Differences { delta: self.delta, relative: self.relative })
     }
 }

@@ -1,0 +1,184 @@
+//! SOBA's directions on the device: dy = ∇ᵧg, dz = ∇²ᵧᵧg z − ∇ᵧf, dψ = −∇²ψᵧg z. An MLP has the products by
+//! themselves, in one pass; any model has them as differences of gradients.
+use crate::batches::{Batch, Gradients, Pass, Place};
+use crate::gpu::arguments;
+use crate::learning::{DeviceLearning, DeviceModel, Precision, Work, lay};
+use crate::memory::DeviceMemory;
+use crate::mlp::Tangent;
+use crate::rows::DeviceRows;
+use dibo::problem::learning::Task;
+use dibo::problem::{At, Products};
+use dibo::rows::Stack;
+use dibo::{Error, Result as Done};
+
+/// What a stack's variables and directions have in common: where y and z begin in a row of each.
+struct Addresses {
+    y: u64,
+    z: u64,
+    dy: u64,
+    dz: u64,
+    stride: usize,
+    width: usize,
+}
+
+/// The third root of 32 bits' rounding, for products that a model has not by themselves: as on the host.
+const STEP: f64 = 4.93e-3;
+
+impl DeviceLearning {
+    pub(crate) fn device_soba(
+        &self,
+        at: At<'_>,
+        by: Products,
+        v: &Stack<f32, 3>,
+        d: &Stack<f32, 3>,
+    ) -> Done<Option<()>> {
+        let own = matches!(self.work().model, DeviceModel::Mlp(_));
+        let (delta, relative) = match by {
+            Products::Exact if own => return Ok(self.soba_by_tangents(at, v, d)),
+            Products::Exact => (STEP, true),
+            Products::Differences { delta, relative } => (delta, relative),
+        };
+        if !own && self.precision() == Precision::Bf16 {
+            return Err(Error::Unsupported(
+                "differences of gradients that have more than 16 bits (take --precision tf32)",
+            ));
+        }
+        Ok(self.soba_by_differences(at, (delta, relative), v, d))
+    }
+
+    fn addresses(&self, v: &Stack<f32, 3>, d: &Stack<f32, 3>) -> Option<Addresses> {
+        let (v_rows, d_rows) =
+            (DeviceRows::required(self.gpu(), &v.shared)?, DeviceRows::required(self.gpu(), &d.shared)?);
+        let of = |rows: &DeviceRows, variable: usize| rows.at() + 4 * v.cut(variable).start as u64;
+        Some(Addresses {
+            y: of(v_rows, 1),
+            z: of(v_rows, 2),
+            dy: of(d_rows, 1),
+            dz: of(d_rows, 2),
+            stride: v_rows.stride(),
+            width: v.cut(1).len(),
+        })
+    }
+
+    /// The agents' training and validation samples of an iteration, each with the factor of its mean.
+    fn lists(&self, at: At<'_>) -> Vec<[Vec<Place>; 2]> {
+        let of = |agent: &usize| {
+            self.host().bilevel_batch(*agent, at.k).map(|list| {
+                let each = 1.0 / list.len() as f64;
+                list.into_iter().map(|p| self.place(*agent, p, each)).collect()
+            })
+        };
+        at.owned.iter().map(of).collect()
+    }
+
+    fn soba_by_tangents(&self, at: At<'_>, v: &Stack<f32, 3>, d: &Stack<f32, 3>) -> Option<()> {
+        let Task::Cleaning { tau, .. } = self.host().task() else { return None };
+        let (a, [psi, dx]) = (self.addresses(v, d)?, [self.private(v)?, self.private(d)?]);
+        let Work { model, batch, places } = &mut *self.work();
+        let DeviceModel::Mlp(mlp) = model else { return None };
+        let train = lay(places, &self.lists(at));
+        batch.fill(places, at.owned.len(), train);
+        self.weigh(batch, psi.at());
+        mlp.begin();
+        // TF32 would turn units near zero on and off, and with them whole parts of the products.
+        self.gpu().full_precision(true);
+        mlp.soba(&Tangent {
+            samples: self.samples(),
+            batch,
+            points: [a.y, a.z],
+            directions: [a.dy, a.dz],
+            stride: a.stride,
+            weight_decay: tau as f32,
+        });
+        self.gpu().full_precision(false);
+        dx.memory().clear();
+        self.psi_directions(dx.at(), psi.at(), batch, [0, batch.losses(0)], 0);
+        Some(())
+    }
+
+    fn soba_by_differences(
+        &self,
+        at: At<'_>,
+        (delta, relative): (f64, bool),
+        v: &Stack<f32, 3>,
+        d: &Stack<f32, 3>,
+    ) -> Option<()> {
+        let Task::Cleaning { tau, .. } = self.host().task() else { return None };
+        let (a, [psi, dx]) = (self.addresses(v, d)?, [self.private(v)?, self.private(d)?]);
+        let (gpu, agents, decay) = (self.gpu(), at.owned.len(), tau as f32);
+        let deltas = self.deltas((delta, relative), v)?;
+        let host = |f: &dyn Fn(f64) -> f64| -> Vec<f32> { deltas.iter().map(|d| f(*d) as f32).collect() };
+        let [ahead, back, scales] = [host(&|d| d), host(&|d| -d), host(&|d| 0.5 / d)];
+        let [ahead, back, scales] = [ahead, back, scales].map(|numbers| DeviceMemory::of(gpu, &numbers));
+        // A point in the place of y, and gradients in the place of z.
+        let room = DeviceMemory::unset(gpu, 4 * agents * a.stride);
+        let gradients = room.at() + 4 * a.width as u64;
+        let (width, stride) = (a.width as i64, a.stride as i64);
+        let grid = (gpu.blocks(a.width, 256), agents as u32);
+        let Work { model, batch, places } = &mut *self.work();
+        let lists = self.lists(at);
+        let only = |part: usize| -> Vec<[Vec<Place>; 2]> {
+            lists
+                .iter()
+                .map(|l| std::array::from_fn(|p| if p == part { l[p].clone() } else { vec![] }))
+                .collect()
+        };
+        // Differences need every bit, so the products do without TF32.
+        gpu.full_precision(true);
+        let train = lay(places, &only(0));
+        batch.fill(places, agents, train);
+        self.weigh(batch, psi.at());
+        let mut pass = |batch: &Batch, losses: usize, parameters: u64, to: u64, weight_decay: f32| {
+            model.begin();
+            model.pass(&Pass {
+                samples: self.samples(),
+                batch,
+                losses,
+                used: batch.each,
+                parameters,
+                stride: a.stride,
+                gradients: Some(Gradients { at: to, weight_decay }),
+            });
+        };
+        let point = |steps: &DeviceMemory| {
+            let (to, y, z, steps) = (room.at(), a.y, a.z, steps.at());
+            gpu.rows_kernel("away", grid, 256, arguments![to, y, z, steps, width, stride]);
+        };
+        point(&ahead);
+        pass(batch, 0, room.at(), a.dz, decay);
+        point(&back);
+        pass(batch, 1, room.at(), gradients, decay);
+        let (to, scaled) = (a.dz, scales.at());
+        gpu.rows_kernel("difference", grid, 256, arguments![to, gradients, scaled, width, stride]);
+        dx.memory().clear();
+        self.psi_directions(dx.at(), psi.at(), batch, [batch.losses(1), batch.losses(0)], scaled);
+        pass(batch, 0, a.y, a.dy, decay);
+        lay(places, &only(1));
+        batch.fill(places, agents, 0);
+        self.weigh(batch, 0);
+        pass(batch, 0, a.y, gradients, 0.0);
+        gpu.full_precision(false);
+        let (keep, scale, none) = (1.0f32, -1.0f32, 0i64);
+        gpu.rows_kernel(
+            "blend",
+            grid,
+            256,
+            arguments![to, gradients, keep, scale, none, none, width, stride, stride],
+        );
+        Some(())
+    }
+
+    /// δ of each agent.
+    fn deltas(&self, (delta, relative): (f64, bool), v: &Stack<f32, 3>) -> Option<Vec<f64>> {
+        let rows = DeviceRows::required(self.gpu(), &v.shared)?;
+        if !relative {
+            return Some(vec![delta; rows.count()]);
+        }
+        let [y, z] = [1, 2].map(|variable| rows.square_sums(&v.cut(variable)));
+        let of = |(y, z): (&f64, &f64)| match z.sqrt() {
+            size if size > 0.0 && size.is_finite() => delta * (1.0 + y.sqrt()) / size,
+            _ => delta,
+        };
+        Some(y.iter().zip(&z).map(of).collect())
+    }
+}

@@ -1,0 +1,480 @@
+//! Cells whose rows lie on a device. The device here is a shelf in host memory, so that whatever a method does
+//! there can be held against the host.
+use dibo::Result;
+use dibo::algorithm::cell::{Cell, Recipe};
+use dibo::algorithm::free::Free;
+use dibo::algorithm::published::*;
+use dibo::algorithm::push_pull_soba::PushPullSoba;
+use dibo::algorithm::{Algorithm, Parameters, State};
+use dibo::data::{Dataset, Noise, Partition, Recipe as Deal, Scaling, Split};
+use dibo::graph::Static;
+use dibo::mixing::{Mixing, Sequence};
+use dibo::network::{Lane, Network, Simulator, Traffic, Wishes};
+use dibo::problem::learning::{Learning, Model, Task};
+use dibo::problem::{At, Bilevel, Penalty, Products, Quadratic, SecondOrder, Start};
+use dibo::rows::{OnDevice, Rows, Stack, Threads, Upper};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
+
+#[derive(Clone, Debug)]
+struct Shelf {
+    numbers: Vec<f64>,
+    starts: Vec<usize>,
+    ends: Vec<usize>,
+}
+
+fn shelf(rows: &dyn OnDevice<f64>) -> &Shelf {
+    rows.any().downcast_ref().expect("a shelf")
+}
+
+impl Shelf {
+    fn stride(&self) -> usize {
+        self.starts[1]
+    }
+
+    fn with(&mut self, other: &dyn OnDevice<f64>, job: impl Fn(&mut f64, f64)) {
+        self.numbers.iter_mut().zip(&shelf(other).numbers).for_each(|(a, b)| job(a, *b));
+    }
+
+    /// One step for each column.
+    fn steps(&self, values: &[f64]) -> Vec<f64> {
+        assert_eq!(values.len(), self.ends.len(), "one step a variable");
+        let of = |c: usize| self.ends.iter().position(|end| c < *end).map_or(0.0, |v| values[v]);
+        (0..self.stride()).map(of).collect()
+    }
+}
+
+impl OnDevice<f64> for Shelf {
+    fn duplicate(&self) -> Box<dyn OnDevice<f64>> {
+        Box::new(self.clone())
+    }
+
+    fn read(&self, from: usize, to: &mut [f64]) {
+        to.copy_from_slice(&self.numbers[from..from + to.len()]);
+    }
+
+    fn write(&mut self, from: usize, numbers: &[f64]) {
+        self.numbers[from..from + numbers.len()].copy_from_slice(numbers);
+    }
+
+    fn copy_from(&mut self, other: &dyn OnDevice<f64>) {
+        self.with(other, |a, b| *a = b);
+    }
+
+    fn clear(&mut self) {
+        self.numbers.fill(0.0);
+    }
+
+    fn add_scaled(&mut self, scale: f64, other: &dyn OnDevice<f64>) {
+        self.with(other, |a, b| *a += scale * b);
+    }
+
+    fn scale_difference(&mut self, scale: f64, other: &dyn OnDevice<f64>) {
+        self.with(other, |a, b| *a = scale * (b - *a));
+    }
+
+    fn sub_scaled_columns(&mut self, factors: &[f64], other: &dyn OnDevice<f64>) {
+        let (steps, stride) = (self.steps(factors), self.stride());
+        let all = self.numbers.iter_mut().zip(&shelf(other).numbers).enumerate();
+        all.for_each(|(i, (a, b))| *a -= steps[i % stride] * b);
+    }
+
+    fn divide_into(&mut self, other: &dyn OnDevice<f64>, weights: &[f64]) {
+        let stride = self.stride();
+        let all = self.numbers.iter_mut().zip(&shelf(other).numbers).enumerate();
+        all.for_each(|(i, (a, b))| *a = b / weights[i / stride]);
+    }
+
+    fn blend(
+        &mut self,
+        keep: f64,
+        scale: f64,
+        other: &dyn OnDevice<f64>,
+        columns: Option<(Range<usize>, usize)>,
+    ) {
+        let other = shelf(other);
+        let Some((columns, from)) = columns else {
+            return self.with(other, |a, b| *a = if keep == 0.0 { 0.0 } else { keep * *a } + scale * b);
+        };
+        let strides = (self.stride(), other.stride());
+        for row in 0..self.starts.len() - 1 {
+            for (c, to) in columns.clone().enumerate() {
+                let a = &mut self.numbers[row * strides.0 + to];
+                let kept = if keep == 0.0 { 0.0 } else { keep * *a };
+                *a = kept + scale * other.numbers[row * strides.1 + from + c];
+            }
+        }
+    }
+
+    fn keep_in_ball(&mut self, columns: Range<usize>, radius: f64) {
+        let stride = self.stride();
+        for row in self.numbers.chunks_mut(stride) {
+            let norm = row[columns.clone()].iter().map(|v| v * v).sum::<f64>().sqrt();
+            let scale = if norm > radius { radius / norm } else { 1.0 };
+            row[columns.clone()].iter_mut().for_each(|v| *v *= scale);
+        }
+    }
+
+    fn mean(&self, _: Range<usize>) -> Vec<f64> {
+        unimplemented!("no metric is asked for here")
+    }
+
+    fn consensus_error(&self, _: Range<usize>) -> f64 {
+        unimplemented!("no metric is asked for here")
+    }
+
+    fn gap(&self, _: Range<usize>, _: &dyn OnDevice<f64>) -> (f64, f64) {
+        unimplemented!("no metric is asked for here")
+    }
+
+    fn any(&self) -> &dyn Any {
+        self
+    }
+
+    fn any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// The simulator with its rows on shelves.
+struct Shelves(Simulator<f64>);
+
+impl Network<f64> for Shelves {
+    fn agents(&self) -> usize {
+        self.0.agents()
+    }
+
+    fn owned(&self) -> &[usize] {
+        self.0.owned()
+    }
+
+    fn threads(&self) -> &Threads {
+        self.0.threads()
+    }
+
+    fn place(&self, rows: &mut Rows<f64>, ends: &[usize]) {
+        rows.place(|numbers, starts| {
+            let (numbers, starts, ends) = (numbers.to_vec(), starts.to_vec(), ends.to_vec());
+            Box::new(Shelf { numbers, starts, ends })
+        });
+    }
+
+    fn prepare(&mut self, wishes: Wishes) -> Result<()> {
+        self.0.prepare(wishes)
+    }
+
+    fn round(&mut self, k: usize, lanes: &mut [Lane<'_, f64>]) -> Result<()> {
+        self.0.round_with(k, lanes, |mixing, lane| {
+            mix(mixing, lane);
+            Ok(())
+        })
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.0.traffic()
+    }
+
+    fn set_traffic(&mut self, traffic: Traffic) {
+        self.0.set_traffic(traffic);
+    }
+}
+
+/// v ← A v − η∘t and t ← B t − d, number by number.
+fn mix(mixing: &Mixing<f64>, lane: &mut Lane<'_, f64>) {
+    lane.settle(&Threads::one());
+    let mixed = |old: &Shelf, weight: &dyn Fn(f64, f64) -> f64| {
+        let (mut new, stride) = (vec![0.0; old.numbers.len()], old.stride());
+        mixing.for_each_entry(|i, j, a, b| {
+            (0..stride).for_each(|c| new[i * stride + c] += weight(a, b) * old.numbers[j * stride + c]);
+        });
+        new
+    };
+    let t = lane.push.as_deref().map(Rows::to_vec);
+    if let Some((v, eta)) = &mut lane.pull {
+        let old = shelf(v.device().expect("on the shelf"));
+        let mut new = mixed(old, &|a, _| a);
+        if let Some(t) = &t {
+            let (steps, stride) = (old.steps(eta), old.stride());
+            new.iter_mut().zip(t).enumerate().for_each(|(i, (v, t))| *v -= steps[i % stride] * t);
+        }
+        v.restore(&new).expect("as many");
+    }
+    if let Some(push) = &mut lane.push {
+        let mut new = mixed(shelf(push.device().expect("on the shelf")), &|_, b| b);
+        let d = lane.d.map(Rows::to_vec).unwrap_or_default();
+        new.iter_mut().zip(&d).for_each(|(t, d)| *t -= d);
+        push.restore(&new).expect("as many");
+    }
+}
+
+/// A problem that computes where the rows lie.
+struct There<P>(P);
+
+impl<P: Bilevel<f64>> There<P> {
+    fn home(&self, away: &Stack<f64, 3>) -> Stack<f64, 3> {
+        let mut stack = Stack::zeros(away.count(), &self.0.upper(), &[self.0.lower(), self.0.lower()]);
+        stack.shared.restore(&away.shared.to_vec()).expect("as many");
+        if let (Some(to), Some(from)) = (&mut stack.private, &away.private) {
+            to.restore(&from.to_vec()).expect("as many");
+        }
+        stack
+    }
+}
+
+fn bring(to: &mut Stack<f64, 3>, from: &Stack<f64, 3>) {
+    to.shared.restore(from.shared.data()).expect("as many");
+    if let (Some(to), Some(from)) = (&mut to.private, &from.private) {
+        to.restore(from.data()).expect("as many");
+    }
+}
+
+impl<P: Bilevel<f64>> Bilevel<f64> for There<P> {
+    fn agents(&self) -> usize {
+        self.0.agents()
+    }
+
+    fn upper(&self) -> Upper {
+        self.0.upper()
+    }
+
+    fn lower(&self) -> usize {
+        self.0.lower()
+    }
+
+    fn grad_f(&self, _: usize, _: usize, _: &[f64], _: &[f64], _: &mut [f64], _: &mut [f64]) -> Result<()> {
+        unreachable!("the rows are away")
+    }
+
+    fn grad_g(&self, _: usize, _: usize, _: &[f64], _: &[f64], _: &mut [f64], _: &mut [f64]) -> Result<()> {
+        unreachable!("the rows are away")
+    }
+
+    fn penalty_directions(
+        &self,
+        at: At<'_>,
+        penalty: Penalty,
+        v: &Stack<f64, 3>,
+        d: &mut Stack<f64, 3>,
+    ) -> Result<()> {
+        let mut home = self.home(d);
+        self.0.penalty_directions(at, penalty, &self.home(v), &mut home)?;
+        bring(d, &home);
+        Ok(())
+    }
+
+    fn soba_directions(
+        &self,
+        at: At<'_>,
+        by: Products,
+        v: &Stack<f64, 3>,
+        d: &mut Stack<f64, 3>,
+    ) -> Result<bool> {
+        let (v, mut home) = (self.home(v), self.home(d));
+        for (row, agent) in at.owned.iter().enumerate() {
+            let ([x, y, z], [dx, dy, dz]) = (v.row(row), home.row_mut(row));
+            let (mut gx, mut gy) = (vec![0.0; x.len()], vec![0.0; y.len()]);
+            let (mut hx, mut hy) = (gx.clone(), gy.clone());
+            match by {
+                Products::Exact => {
+                    let second = self.0.second_order().expect("it has products");
+                    second.yy(*agent, at.k, x, y, z, &mut hy)?;
+                    second.xy(*agent, at.k, x, y, z, &mut hx)?;
+                }
+                Products::Differences { delta, relative } => {
+                    let norm = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
+                    let scaled = if relative && norm(z) > 0.0 { (1.0 + norm(y)) / norm(z) } else { 1.0 };
+                    let delta = delta * scaled;
+                    for sign in [1.0, -1.0] {
+                        let point: Vec<f64> = y.iter().zip(z).map(|(y, z)| y + sign * delta * z).collect();
+                        self.0.grad_g(*agent, at.k, x, &point, &mut gx, &mut gy)?;
+                        let scale = sign * 0.5 / delta;
+                        hx.iter_mut().zip(&gx).for_each(|(h, g)| *h += scale * g);
+                        hy.iter_mut().zip(&gy).for_each(|(h, g)| *h += scale * g);
+                    }
+                }
+            }
+            self.0.grad_g(*agent, at.k, x, y, &mut gx, dy)?;
+            self.0.grad_f(*agent, at.k, x, y, &mut gx, &mut gy)?;
+            (0..x.len()).for_each(|i| dx[i] = gx[i] - hx[i]);
+            (0..y.len()).for_each(|i| dz[i] = hy[i] - gy[i]);
+        }
+        bring(d, &home);
+        Ok(true)
+    }
+
+    fn second_order(&self) -> Option<&dyn SecondOrder<f64>> {
+        self.0.second_order()
+    }
+
+    fn start(&self) -> Start {
+        self.0.start()
+    }
+}
+
+/// x, y and z of 12 iterations.
+fn run(
+    algorithm: &dyn Algorithm<f64>,
+    problem: &dyn Bilevel<f64>,
+    network: &mut dyn Network<f64>,
+) -> Vec<Vec<f64>> {
+    let mut state: Box<dyn State<f64>> = algorithm.start(problem, network, None).expect("it starts");
+    (0..12).for_each(|k| state.step(k, problem, network).expect("it goes on"));
+    let of = |name: &str| state.views().iter().find(|v| v.name == name).map(|v| v.to_vecs().concat());
+    ["x", "y", "z", "v", "tx", "ty"].into_iter().filter_map(of).collect()
+}
+
+fn network(agents: usize) -> Simulator<f64> {
+    Simulator::new(Sequence::uniform(Static::ring(agents)), Threads::one())
+}
+
+fn alike(name: &str, algorithm: &dyn Algorithm<f64>, make: &dyn Fn() -> Box<dyn Pair>) {
+    let pair = make();
+    let here = run(algorithm, pair.here(), &mut network(3));
+    let there = run(algorithm, pair.there(), &mut Shelves(network(3)));
+    assert_eq!(here.len(), there.len(), "{name}");
+    for (a, b) in here.iter().flatten().zip(there.iter().flatten()) {
+        assert!((a - b).abs() <= 1e-9 * (1.0 + a.abs()), "{name}: {a} on the host, {b} on the device");
+    }
+}
+
+/// A problem twice: here and there.
+trait Pair {
+    fn here(&self) -> &dyn Bilevel<f64>;
+    fn there(&self) -> &dyn Bilevel<f64>;
+}
+
+impl<P: Bilevel<f64>> Pair for There<P> {
+    fn here(&self) -> &dyn Bilevel<f64> {
+        &self.0
+    }
+
+    fn there(&self) -> &dyn Bilevel<f64> {
+        self
+    }
+}
+
+/// With an x that is shared.
+fn quadratic() -> Box<dyn Pair> {
+    Box::new(There(Quadratic::random(3, 2, 5, 7, false)))
+}
+
+/// With an x of each agent's own.
+fn cleaning() -> Box<dyn Pair> {
+    let images: Vec<u8> = (0..60 * 4).map(|i| (i * 37 % 251) as u8).collect();
+    let labels: Vec<u8> = (0..60).map(|i| i % 3).collect();
+    let data = Arc::new(Dataset::new(images, labels, 4, 3).expect("a data set"));
+    let (partition, split) = (Partition::Dirichlet(0.7), Split::Share(0.7));
+    let deal = Deal { agents: 3, partition, split, noise: Noise::Uniform, cr: 0.4, seed: 5 };
+    let dealt = Arc::new(deal.deal(data.clone(), data).expect("it is dealt"));
+    let task = Task::Cleaning { tau: 0.01, psi: 0.2 };
+    let problem = Learning::<f64>::new(dealt, Model::Mlp(5), task, Scaling::Standardised, 3);
+    Box::new(There(problem.expect("a problem").batch(4)))
+}
+
+fn cell<R: Recipe + DeserializeOwned>(parameters: Value) -> Cell<R>
+where
+    Cell<R>: Parameters,
+{
+    let mut all = json!({"eta_x": 0.02, "eta_y": 0.05});
+    let all_of = all.as_object_mut().expect("an object");
+    all_of.extend(parameters.as_object().expect("an object").clone());
+    let cell = Cell(serde_json::from_value::<R>(all).expect("a method"));
+    cell.check().expect("in range");
+    assert!(cell.on_device());
+    cell
+}
+
+#[test]
+fn methods_on_a_device_go_where_they_go_on_the_host() {
+    let free = |mixing: &str, estimator: Value, sweep: &str, direction: Value| {
+        let mut all = json!({"mixing": mixing, "sweep": sweep});
+        let all_of = all.as_object_mut().expect("an object");
+        all_of.extend(estimator.as_object().expect("an object").clone());
+        all_of.extend(direction.as_object().expect("an object").clone());
+        Box::new(cell::<Free>(all)) as Box<dyn Algorithm<f64>>
+    };
+    let (plain, penalty) = (json!({}), json!({"direction": "penalty", "lambda": 2.0}));
+    let storm = json!({"estimator": "storm", "a": 0.3});
+    let momentum = json!({"estimator": "momentum", "theta": 0.4});
+    let methods: Vec<(&str, Box<dyn Algorithm<f64>>)> = vec![
+        ("d-soba", Box::new(cell::<DSoba>(json!({"theta": 0.3})))),
+        ("d-soba-fo", Box::new(cell::<DSobaFo>(json!({"theta": 0.3, "delta": 0.01})))),
+        ("sparkle-gt", Box::new(cell::<SparkleGt>(json!({"theta": 0.3})))),
+        ("sparkle-ed", Box::new(cell::<SparkleEd>(json!({"theta": 0.3})))),
+        ("sparkle-extra", Box::new(cell::<SparkleExtra>(json!({"theta": 0.3})))),
+        ("sparkle-ed-gt", Box::new(cell::<SparkleEdGt>(json!({"theta": 0.3})))),
+        ("sldbo", Box::new(cell::<Sldbo>(json!({"radius_z": 0.05})))),
+        ("dsgda-gt", Box::new(cell::<DsgdaGt>(json!({"lambda": 2.0})))),
+        ("penalty-storm", Box::new(cell::<PenaltyStorm>(json!({"lambda": 2.0, "a": 0.3})))),
+        ("sun-dsbo-gt", Box::new(cell::<SunDsboGt>(json!({"mu": 0.5, "gamma": 2.0})))),
+        ("sun-dsbo-se", Box::new(cell::<SunDsboSe>(json!({"mu": 0.5, "gamma": 2.0})))),
+        ("push-soba", Box::new(cell::<PushSoba>(json!({})))),
+        ("push-soba with STORM", Box::new(cell::<PushSoba>(json!({"a": 0.3})))),
+        ("penalty one by one", free("gt-xatc", plain.clone(), "sequential", penalty.clone())),
+        ("penalty, sgp, storm", free("sgp", storm, "sequential", penalty.clone())),
+        ("penalty, ab, momentum", free("ab", momentum, "simultaneous", penalty)),
+        ("soba, gt-atc-raw", free("gt-atc-raw", plain, "sequential", json!({"direction": "soba"}))),
+        ("push-pull-soba", Box::new(PushPullSoba { eta_x: 0.02.into(), eta_y: 0.05.into(), eta_v: None })),
+    ];
+    for (name, method) in &methods {
+        alike(&format!("{name}, shared x"), method.as_ref(), &quadratic);
+        alike(&format!("{name}, private x"), method.as_ref(), &cleaning);
+    }
+}
+
+/// What a problem does not have on the device is an error, not a panic.
+#[test]
+fn directions_that_are_not_there_are_refused() {
+    struct Bare(Quadratic);
+    impl Bilevel<f64> for Bare {
+        fn agents(&self) -> usize {
+            Bilevel::agents(&self.0)
+        }
+
+        fn upper(&self) -> Upper {
+            Bilevel::upper(&self.0)
+        }
+
+        fn lower(&self) -> usize {
+            Bilevel::lower(&self.0)
+        }
+
+        fn grad_f(
+            &self,
+            i: usize,
+            k: usize,
+            x: &[f64],
+            y: &[f64],
+            gx: &mut [f64],
+            gy: &mut [f64],
+        ) -> Result<()> {
+            self.0.grad_f(i, k, x, y, gx, gy)
+        }
+
+        fn grad_g(
+            &self,
+            i: usize,
+            k: usize,
+            x: &[f64],
+            y: &[f64],
+            gx: &mut [f64],
+            gy: &mut [f64],
+        ) -> Result<()> {
+            self.0.grad_g(i, k, x, y, gx, gy)
+        }
+    }
+    let problem = Bare(Quadratic::random(3, 2, 5, 7, false));
+    let soba = PushPullSoba { eta_x: 0.02.into(), eta_y: 0.05.into(), eta_v: None };
+    let methods: [Box<dyn Algorithm<f64>>; 2] =
+        [Box::new(cell::<DSoba>(json!({"theta": 0.3}))), Box::new(soba)];
+    for method in methods {
+        let refused = method.start(&problem, &mut Shelves(network(3)), None).err().map(|e| e.to_string());
+        assert_eq!(
+            refused.as_deref(),
+            Some("needs these directions on a GPU, which this problem does not have")
+        );
+    }
+}
