@@ -123,6 +123,32 @@ fn agent(folder: &Path, own: &str, port: u16, more: &[&str]) -> Command {
     command
 }
 
+/// What `dibo status` says long after the processes said something.
+fn status(folder: &Path) -> String {
+    for entry in std::fs::read_dir(folder.join("o/agents")).unwrap() {
+        let file = entry.unwrap().path().join("status.json");
+        if let Ok(text) = std::fs::read(&file) {
+            let mut status: serde_json::Value = serde_json::from_slice(&text).unwrap();
+            status["at"] = 1.into();
+            std::fs::write(&file, status.to_string()).unwrap();
+        }
+    }
+    let mut status = Command::new(env!("CARGO_BIN_EXE_dibo"));
+    let output = status.current_dir(folder).args(["status", "small.toml", "--out", "o"]).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Processes that ended in order are done, however long ago.
+#[test]
+fn who_has_ended_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = launch(folder.path(), &["--tcp", "--out", "o"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = status(folder.path());
+    assert_eq!(said.matches(", done,").count(), 3, "{said}");
+    assert!(!said.contains("not running?"), "{said}");
+}
+
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -140,6 +166,9 @@ fn options_that_differ_are_named() {
             "{said}"
         );
     }
+    let said = status(folder.path());
+    assert_eq!(said.matches("failed: ").count(), 2, "{said}");
+    assert!(said.contains("--show-private") && !said.contains("not running?"), "{said}");
 }
 
 /// So does a graph file in which one link of the 34th of 37 graphs is another.
@@ -224,4 +253,6 @@ fn a_second_start_is_refused_and_a_status_is_shown() {
     });
     let _ = first.kill();
     let _ = first.wait();
+    let said = status(folder.path());
+    assert!(said.contains("not running?"), "{said}");
 }
