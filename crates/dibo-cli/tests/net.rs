@@ -61,11 +61,35 @@ fn a_folder_of_somebody_else_s_agents_is_refused() {
     let notes = folder.path().join("o/agents/notes.txt");
     std::fs::create_dir_all(notes.parent().unwrap()).unwrap();
     std::fs::write(&notes, "mine").unwrap();
-    let output = launch(folder.path(), &["--out", "o"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("has a notes.txt that dibo did not write"), "{said}");
-    assert_eq!(std::fs::read_to_string(notes).unwrap(), "mine");
+    for more in [&["--out", "o"][..], &["--out", "o", "--fresh"]] {
+        let output = launch(folder.path(), more).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("has a notes.txt that dibo did not write"), "{said}");
+        assert_eq!(std::fs::read_to_string(&notes).unwrap(), "mine");
+    }
+}
+
+/// Results of other settings are refused before the work; `--fresh` removes them, and nothing of others.
+#[test]
+fn a_launch_takes_over_other_results_when_it_is_told_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| {
+        let output = launch(folder.path(), &["--tcp", "--out", "o"]).args(more).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(run(&[]), (Some(0), String::new()));
+    std::fs::write(folder.path().join("o/notes.txt"), "mine").unwrap();
+    let before = std::fs::metadata(folder.path().join("o/agents/0.log")).unwrap().modified().unwrap();
+    let other = ["--set", "run.iterations=40"];
+    let (code, said) = run(&other);
+    assert!(code == Some(2) && said.contains("with other settings") && said.contains("--fresh"), "{said}");
+    let after = std::fs::metadata(folder.path().join("o/agents/0.log")).unwrap().modified().unwrap();
+    assert_eq!(before, after);
+    assert_eq!(run(&[&other[..], &["--fresh", "--verify"]].concat()).0, Some(0));
+    assert_eq!(std::fs::read_to_string(folder.path().join("o/notes.txt")).unwrap(), "mine");
+    let manifest = std::fs::read_to_string(folder.path().join("o/manifest.json")).unwrap();
+    assert!(manifest.contains("run.iterations=40"), "{manifest}");
 }
 
 /// It writes to agents that are gone, which must not be its end.

@@ -48,6 +48,8 @@ const CLEANED: &str = "cleaned_";
 const TABLES: &[&str] = &[".csv", ".tsv", ".tab"];
 /// Where processes of a network keep theirs: it may be there before anybody opens the results folder.
 const AGENTS: &str = "agents";
+/// Where in it a launch that was stopped says what all its processes had agreed on: the same one goes on there.
+pub const STOPPED: &str = "stopped";
 /// Folders that dibo itself makes in a results folder.
 const OWN_FOLDERS: &[&str] = &["runs", "plots", "tracks", AGENTS, "taken", "all-checked"];
 /// How the files that dibo itself writes into these end.
@@ -288,7 +290,8 @@ impl Folder {
     /// Whose folder is it?
     fn check(&self, name: &str, digest: &[u8; HASH]) -> Result<()> {
         let path = self.path.display();
-        let out = "give another folder with --out, or --fresh to remove what dibo wrote there";
+        let out = "give another folder with --out, or --fresh (run, launch, tune, clean) to remove what dibo \
+            wrote there";
         match open_seal(&self.path.join(IDENTITY)) {
             Ok((found, body)) if found == *digest && body == name.as_bytes() => Ok(()),
             Ok((_, body)) if body == name.as_bytes() => {
@@ -374,16 +377,25 @@ pub fn is_own(name: &str) -> bool {
     OWN_FILES.iter().chain(OWN_FOLDERS).any(|own| name == *own) || table()
 }
 
+/// Whether a folder has something of dibo's beside what processes keep to go on with.
+pub fn has_results(path: &Path) -> bool {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.any(|name| is_own(&name) && ![IDENTITY, AGENTS].contains(&name.as_str()))
+}
+
 /// Refuses a folder without any mark of dibo that has something by a name that dibo writes: it is somebody's
 /// own. Nothing is written yet, not even a lock.
-pub fn refuse_foreign(path: &Path) -> Result<()> {
+fn refuse_foreign(path: &Path) -> Result<()> {
     if !path.is_dir() {
         return Ok(());
     }
     let mut foreign = Vec::new();
     for (entry, name) in entries(path)? {
         let empty = || std::fs::read_dir(entry.path()).is_ok_and(|mut inside| inside.next().is_none());
-        if is_own(&name) && name != AGENTS && !empty() {
+        if name == AGENTS {
+            foreign.extend(foreign_in_agents(&entry.path()).map(|inside| format!("{AGENTS}/{inside}")));
+        } else if is_own(&name) && !empty() {
             foreign.push(name);
         }
     }
@@ -394,6 +406,16 @@ pub fn refuse_foreign(path: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Something in a folder of processes that is neither a folder nor a log of one: it is somebody's own.
+pub fn foreign_in_agents(root: &Path) -> Option<String> {
+    let own = |name: &String| {
+        let number = name.strip_suffix(".log").unwrap_or(name);
+        ["certificates", "router.log", STOPPED].contains(&name.as_str()) || number.parse::<usize>().is_ok()
+    };
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).find(|name| !own(name))
 }
 
 /// Whether a folder bears a mark of dibo. Others have a `manifest.json`, too, and lists of checksums.

@@ -304,6 +304,16 @@ fn a_user_s_own_folder_is_refused_and_stays_as_it_is() {
         assert_eq!(std::fs::read(path.join(name)).unwrap(), b"mine");
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1, "{name}: something was written");
     }
+    // Of processes there is nothing but folders and logs.
+    let path = place.0.join("processes");
+    std::fs::create_dir_all(path.join("agents/0")).unwrap();
+    std::fs::write(path.join("agents/0.log"), b"").unwrap();
+    std::fs::write(path.join("agents/notes.txt"), b"mine").unwrap();
+    for fresh in [false, true] {
+        let text = error(Folder::open(&path, "small", &A, fresh));
+        assert!(text.contains("has a agents/notes.txt that dibo did not write"), "{text}");
+    }
+    assert_eq!(std::fs::read(path.join("agents/notes.txt")).unwrap(), b"mine");
     // Other files are no hindrance, nor are the folders of processes or empty ones.
     let path = place.0.join("other");
     std::fs::create_dir_all(path.join("plots")).unwrap();
