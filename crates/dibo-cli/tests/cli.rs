@@ -176,6 +176,7 @@ fn a_matrix_that_is_not_stochastic_is_refused() {
         ("[[0.5,0.6],[0.5,0.5]]", half, "A of graph 0 is not row-stochastic: row 0 sums to 1.1"),
         (half, "[[0.5,0.6],[0.5,0.5]]", "B of graph 0 is not column-stochastic: column 1 sums to 1.1"),
         (half, "[[1.5,0.5],[-0.5,0.5]]", "B of graph 0 holds -0.5"),
+        (half, "[[0.5,1.0],[0.5,0.0]]", "graphs.json: B of graph 0 has 0 on its diagonal, in row 1"),
     ] {
         std::fs::write(folder.path().join("graphs.json"), format!("[{{\"A\": {a}, \"B\": {b}}}]")).unwrap();
         let file = SMALL
