@@ -772,6 +772,40 @@ fn folders_of_images() {
     }
 }
 
+/// é as one character and as e with an accent is one word, in every format and role.
+#[test]
+fn words_that_look_the_same_are_the_same() {
+    const ONE: &str = "caf\u{e9}";
+    const TWO: &str = "cafe\u{301}";
+    let folder = Folder::new();
+    let roles = Roles { owner: some("o"), truth: some("t"), most_categories: 1, ..label("y") };
+    let table = format!("y,o,t,a\n{TWO},{ONE},{TWO},{ONE}\n{ONE},{TWO},{ONE},{TWO}\n{TWO},{ONE},,\n");
+    let rows = [(TWO, ONE), (ONE, TWO), (TWO, ONE)];
+    let rows =
+        rows.map(|(y, a)| format!("{{\"y\": \"{y}\", \"o\": \"{a}\", \"t\": \"{y}\", \"a\": \"{a}\"}}\n"));
+    for (name, text) in [("t.csv", table), ("t.jsonl", rows.concat())] {
+        let samples = folder.read(name, text, &roles);
+        assert_eq!(samples.labels.words, [ONE]);
+        assert_eq!(samples.labels.codes, [0; 3]);
+        assert_eq!(samples.owners.as_ref().unwrap().words, [ONE]);
+        assert_eq!(samples.truth.as_ref().unwrap().words, [ONE]);
+        assert_eq!(category(&samples, "a")[..2], [Some(ONE); 2]);
+    }
+    // What only looks alike in some ways stays apart.
+    let samples = folder.read("t.csv", "y,a\nfi,1\n\u{fb01},1\ncafe,1\n", &label("y"));
+    assert_eq!(samples.labels.words, ["fi", "\u{fb01}", "cafe"]);
+}
+
+#[cfg(feature = "images")]
+#[test]
+fn classes_of_folders_are_composed() {
+    let folder = Folder::new();
+    folder.write("caf\u{e9}/a.png", png(2, 1, png::ColorType::Grayscale, &[1, 2]));
+    folder.write("cafe\u{301}/b.png", png(2, 1, png::ColorType::Grayscale, &[1, 2]));
+    let samples = read(folder.path(), &label("class")).unwrap();
+    assert_eq!(words(&samples.labels), [Some("caf\u{e9}"); 2]);
+}
+
 #[cfg(feature = "images")]
 #[test]
 fn folders_with_a_table() {
