@@ -343,6 +343,43 @@ fn json_lines() {
     assert_eq!(samples.features.len(), 1);
 }
 
+/// A key that a row lacks is what an empty cell is, wherever it lacks.
+#[test]
+fn rows_of_json_may_lack_keys_as_tables_lack_cells() {
+    let folder = Folder::new();
+    let roles = Roles { clean: some("ok"), truth: some("t"), text: some("s"), ..label("y") };
+    let whole =
+        "{\"y\": \"c\", \"a\": 7, \"w\": \"u\", \"e\": [1, 2], \"ok\": true, \"t\": \"d\", \"s\": \"x\"}\n";
+    for place in 0..3 {
+        let mut lines = [whole; 3];
+        lines[place] = "{\"y\": \"c\"}\n";
+        let samples = folder.read("t.jsonl", lines.concat(), &roles);
+        let other = |row: usize| row != place;
+        assert_eq!(samples.clean, Some([0, 1, 2].map(other).into()));
+        let of = |word| [0, 1, 2].map(|row| other(row).then_some(word));
+        assert_eq!(words(samples.truth.as_ref().unwrap()), of("d"));
+        assert_eq!(category(&samples, "w"), of("u"));
+        assert_eq!(samples.texts, Some(of("x").map(|text| text.unwrap_or_default().into()).into()));
+        assert_eq!(numbers(&samples, "a").1, [0, 1, 2].map(|row| if other(row) { 7.0 } else { -1.0 }));
+        let lists = [0, 1, 2].map(|row| if other(row) { [1.0, 2.0] } else { [-1.0; 2] });
+        assert_eq!(numbers(&samples, "e"), (2, lists.concat()));
+        // Nothing stands for a label, an id or an owner.
+        for (part, roles) in [
+            ("label", label("q")),
+            ("id", Roles { id: some("q"), ..label("y") }),
+            ("owner", Roles { owner: some("q"), ..label("y") }),
+        ] {
+            let line = |row: usize| match other(row) {
+                true => format!("{{\"y\": 1, \"a\": 1, \"q\": \"{row}\"}}\n"),
+                false => "{\"y\": 1, \"a\": 1}\n".into(),
+            };
+            let message = folder.error("t.jsonl", [0, 1, 2].map(line).concat(), &roles);
+            let expected = format!("t.jsonl, row {}, column 'q': no {part}: give it one", place + 1);
+            assert!(message.contains(&expected), "{message}");
+        }
+    }
+}
+
 #[test]
 fn mistakes_in_json_lines_say_where() {
     let folder = Folder::new();
