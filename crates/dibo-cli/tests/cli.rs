@@ -66,6 +66,25 @@ fn a_run_leaves_everything_behind() {
 }
 
 #[test]
+fn verdicts_are_a_file_too() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("small.toml"), format!("claims = [\"P1\"]\n{SMALL}")).unwrap();
+    let output = dibo(folder.path(), &["run", "small.toml", "--quiet"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let out = folder.path().join("results/small");
+    let claims = || std::fs::read_to_string(out.join("claims.csv")).unwrap();
+    let written = claims();
+    let lines: Vec<&str> = written.lines().collect();
+    assert!(lines.len() == 2 && lines[0].starts_with("claim,verdict,") && lines[1].starts_with("P1,"));
+    assert!(std::fs::read_to_string(out.join("checksums.txt")).unwrap().contains("  claims.csv\n"));
+    // It is drawn from the numbers as the page is.
+    std::fs::write(out.join("claims.csv"), "claim\n").unwrap();
+    let again = dibo(folder.path(), &["report", "results/small"]);
+    assert!(text(&again.stdout).contains("claims.csv is damaged: made anew"), "{}", text(&again.stderr));
+    assert_eq!(claims(), written);
+}
+
+#[test]
 fn threads_do_not_change_results() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("small.toml"), SMALL).unwrap();

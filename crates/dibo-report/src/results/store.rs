@@ -29,6 +29,7 @@ const OWN_FILES: &[&str] = &[
     "curves.csv",
     "curves.parquet",
     "report.html",
+    "claims.csv",
     "tune.csv",
     "best.toml",
     "labels.csv",
