@@ -660,7 +660,8 @@ fn images_must_have_one_shape() {
     assert_eq!(predict(&[high]).0, Some(0));
 }
 
-/// 32 bits do not tell times of one minute apart: that is said once, and of no column that never changes.
+/// 32 bits do not tell times of one minute apart: that is said as all warnings are, and of no column that
+/// never changes.
 #[test]
 fn columns_that_are_lost_are_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -677,8 +678,15 @@ fn columns_that_are_lost_are_told() {
     let output = dibo(folder.path(), &command);
     assert!(output.status.success(), "{}", words(&output));
     let said = words(&output).split_whitespace().collect::<Vec<_>>().join(" ");
-    let what = "warning: column 'ts': its numbers differ too little beside their size (1.7e9)";
-    assert!(said.matches("warning: column").count() == 1 && said.contains(what), "{said}");
+    let what = "its numbers differ too little beside their size (1.7e9)";
+    // Before the run and beside what was found.
+    assert!(said.contains(&format!("care: column 'ts': {what}")), "{said}");
+    assert_eq!((said.matches(what).count(), said.matches("warning: ").count()), (2, 1), "{said}");
+    assert_eq!(said.matches("its numbers differ").count(), 2, "{said}");
+    let page = std::fs::read_to_string(folder.path().join("cleaned/report.html")).unwrap();
+    assert!(page.contains(what));
+    let manifest = std::fs::read_to_string(folder.path().join("cleaned/manifest.json")).unwrap();
+    assert!(manifest.contains(what), "{manifest}");
 }
 
 /// Five processes, each with its own file in a folder of its own, against one that has all five.

@@ -66,6 +66,25 @@ fn a_run_leaves_everything_behind() {
 }
 
 #[test]
+fn verdicts_are_a_file_too() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("small.toml"), format!("claims = [\"P1\"]\n{SMALL}")).unwrap();
+    let output = dibo(folder.path(), &["run", "small.toml", "--quiet"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let out = folder.path().join("results/small");
+    let claims = || std::fs::read_to_string(out.join("claims.csv")).unwrap();
+    let written = claims();
+    let lines: Vec<&str> = written.lines().collect();
+    assert!(lines.len() == 2 && lines[0].starts_with("claim,verdict,") && lines[1].starts_with("P1,"));
+    assert!(std::fs::read_to_string(out.join("checksums.txt")).unwrap().contains("  claims.csv\n"));
+    // It is drawn from the numbers as the page is.
+    std::fs::write(out.join("claims.csv"), "claim\n").unwrap();
+    let again = dibo(folder.path(), &["report", "results/small"]);
+    assert!(text(&again.stdout).contains("claims.csv is damaged: made anew"), "{}", text(&again.stderr));
+    assert_eq!(claims(), written);
+}
+
+#[test]
 fn threads_do_not_change_results() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("small.toml"), SMALL).unwrap();
@@ -176,6 +195,7 @@ fn a_matrix_that_is_not_stochastic_is_refused() {
         ("[[0.5,0.6],[0.5,0.5]]", half, "A of graph 0 is not row-stochastic: row 0 sums to 1.1"),
         (half, "[[0.5,0.6],[0.5,0.5]]", "B of graph 0 is not column-stochastic: column 1 sums to 1.1"),
         (half, "[[1.5,0.5],[-0.5,0.5]]", "B of graph 0 holds -0.5"),
+        (half, "[[0.5,1.0],[0.5,0.0]]", "graphs.json: B of graph 0 has 0 on its diagonal, in row 1"),
     ] {
         std::fs::write(folder.path().join("graphs.json"), format!("[{{\"A\": {a}, \"B\": {b}}}]")).unwrap();
         let file = SMALL

@@ -61,11 +61,35 @@ fn a_folder_of_somebody_else_s_agents_is_refused() {
     let notes = folder.path().join("o/agents/notes.txt");
     std::fs::create_dir_all(notes.parent().unwrap()).unwrap();
     std::fs::write(&notes, "mine").unwrap();
-    let output = launch(folder.path(), &["--out", "o"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("has a notes.txt that dibo did not write"), "{said}");
-    assert_eq!(std::fs::read_to_string(notes).unwrap(), "mine");
+    for more in [&["--out", "o"][..], &["--out", "o", "--fresh"]] {
+        let output = launch(folder.path(), more).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("has a notes.txt that dibo did not write"), "{said}");
+        assert_eq!(std::fs::read_to_string(&notes).unwrap(), "mine");
+    }
+}
+
+/// Results of other settings are refused before the work; `--fresh` removes them, and nothing of others.
+#[test]
+fn a_launch_takes_over_other_results_when_it_is_told_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| {
+        let output = launch(folder.path(), &["--tcp", "--out", "o"]).args(more).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(run(&[]), (Some(0), String::new()));
+    std::fs::write(folder.path().join("o/notes.txt"), "mine").unwrap();
+    let before = std::fs::metadata(folder.path().join("o/agents/0.log")).unwrap().modified().unwrap();
+    let other = ["--set", "run.iterations=40"];
+    let (code, said) = run(&other);
+    assert!(code == Some(2) && said.contains("with other settings") && said.contains("--fresh"), "{said}");
+    let after = std::fs::metadata(folder.path().join("o/agents/0.log")).unwrap().modified().unwrap();
+    assert_eq!(before, after);
+    assert_eq!(run(&[&other[..], &["--fresh", "--verify"]].concat()).0, Some(0));
+    assert_eq!(std::fs::read_to_string(folder.path().join("o/notes.txt")).unwrap(), "mine");
+    let manifest = std::fs::read_to_string(folder.path().join("o/manifest.json")).unwrap();
+    assert!(manifest.contains("run.iterations=40"), "{manifest}");
 }
 
 /// It writes to agents that are gone, which must not be its end.
@@ -123,6 +147,32 @@ fn agent(folder: &Path, own: &str, port: u16, more: &[&str]) -> Command {
     command
 }
 
+/// What `dibo status` says long after the processes said something.
+fn status(folder: &Path) -> String {
+    for entry in std::fs::read_dir(folder.join("o/agents")).unwrap() {
+        let file = entry.unwrap().path().join("status.json");
+        if let Ok(text) = std::fs::read(&file) {
+            let mut status: serde_json::Value = serde_json::from_slice(&text).unwrap();
+            status["at"] = 1.into();
+            std::fs::write(&file, status.to_string()).unwrap();
+        }
+    }
+    let mut status = Command::new(env!("CARGO_BIN_EXE_dibo"));
+    let output = status.current_dir(folder).args(["status", "small.toml", "--out", "o"]).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Processes that ended in order are done, however long ago.
+#[test]
+fn who_has_ended_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = launch(folder.path(), &["--tcp", "--out", "o"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = status(folder.path());
+    assert_eq!(said.matches(", done,").count(), 3, "{said}");
+    assert!(!said.contains("not running?"), "{said}");
+}
+
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -140,6 +190,9 @@ fn options_that_differ_are_named() {
             "{said}"
         );
     }
+    let said = status(folder.path());
+    assert_eq!(said.matches("failed: ").count(), 2, "{said}");
+    assert!(said.contains("--show-private") && !said.contains("not running?"), "{said}");
 }
 
 /// So does a graph file in which one link of the 34th of 37 graphs is another.
@@ -224,4 +277,6 @@ fn a_second_start_is_refused_and_a_status_is_shown() {
     });
     let _ = first.kill();
     let _ = first.wait();
+    let said = status(folder.path());
+    assert!(said.contains("not running?"), "{said}");
 }

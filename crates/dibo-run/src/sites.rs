@@ -622,10 +622,9 @@ pub fn agree(
         checked: sums[1].round(),
         warnings: warnings.clone(),
     });
-    let agreed: Vec<Agreed> = agreed.collect();
-    if let Some(agreed) = agreed.first() {
-        unseen(own, &agreed.encoding).iter().for_each(|line| say_once(line));
-    }
+    let mut agreed: Vec<Agreed> = agreed.collect();
+    let unseen = agreed.first().map_or(Vec::new(), |agreed| unseen(own, &agreed.encoding));
+    agreed.iter_mut().for_each(|agreed| agreed.warnings.extend(unseen.iter().cloned()));
     Ok(agreed)
 }
 
@@ -635,7 +634,7 @@ fn unseen(own: &[Own], encoding: &Encoding) -> Vec<String> {
         Encoded::Numbers { name, mean, factor } if factor[..] == [0.0] => {
             own.iter().any(|o| o.varies(name)).then(|| {
                 format!(
-                    "warning: column '{name}': its numbers differ too little beside their size ({:.1e}) for \
+                    "column '{name}': its numbers differ too little beside their size ({:.1e}) for \
                      the 32 bits that hold them, so no model sees it; subtract the same number from all",
                     mean[0]
                 )
@@ -644,14 +643,6 @@ fn unseen(own: &[Own], encoding: &Encoding) -> Vec<String> {
         _ => None,
     };
     encoding.columns.iter().filter_map(line).collect()
-}
-
-/// Says what is said already no second time: every way of an experiment agrees anew.
-fn say_once(line: &str) {
-    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    if SAID.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(line.into()) {
-        crate::say!("{}", crate::fold(line));
-    }
 }
 
 /// Whether a column has one mean and deviation for all its numbers.

@@ -206,7 +206,8 @@ impl Sequence {
         Ok(Sequence { graphs, rule, frozen: None })
     }
 
-    /// Explicit matrices `A` and `B`, used in turn; refused if one is not stochastic.
+    /// Explicit matrices `A` and `B`, used in turn; refused if one is not stochastic or has a 0 on its
+    /// diagonal.
     ///
     /// ```
     /// use dibo::mixing::Sequence;
@@ -229,6 +230,12 @@ impl Sequence {
                 }
                 if let Some(bad) = m.iter().flatten().find(|w| !(**w >= 0.0 && w.is_finite())) {
                     return Err(format!("{name} of graph {number} holds {bad}; weights must be 0 or more"));
+                }
+                if let Some(i) = (0..n).find(|i| m[*i][*i] == 0.0) {
+                    return Err(format!(
+                        "{name} of graph {number} has 0 on its diagonal, in row {i}: agent {i} would keep \
+                        nothing of its own; every agent needs a weight above 0 there"
+                    ));
                 }
                 let sum = |i: usize| {
                     if name == "A" { m[i].iter().sum::<f64>() } else { m.iter().map(|row| row[i]).sum() }
@@ -592,6 +599,13 @@ mod tests {
         assert_eq!(given(half(), vec![vec![1.0, 0.0], vec![0.0]]), "B of graph 1 is not 2×2");
         let below = vec![vec![1.5, -0.5], vec![0.5, 0.5]];
         assert_eq!(given(below.clone(), half()), "A of graph 1 holds -0.5; weights must be 0 or more");
+        // The theory needs links of every agent to itself in both.
+        let swap = || vec![vec![0.5, 0.5, 0.0], vec![0.5, 0.5, 0.0], vec![0.0, 0.0, 1.0]];
+        let idle = || vec![vec![0.5, 0.5, 0.0], vec![0.5, 0.0, 0.5], vec![0.0, 0.5, 0.5]];
+        for (name, pair) in [("A", (idle(), swap())), ("B", (swap(), idle()))] {
+            let found = Sequence::given(vec![(swap(), swap()), pair]).err().unwrap();
+            assert!(found.starts_with(&format!("{name} of graph 1 has 0 on its diagonal, in row 1: ")));
+        }
         let rows = vec![vec![0.5, 0.5], vec![0.25, 0.75]];
         assert!(given(half(), rows.clone()).contains("B of graph 1 is not column-stochastic: column 0"));
         assert!(Sequence::given(vec![(rows, half())]).is_ok());

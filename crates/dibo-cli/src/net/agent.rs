@@ -76,10 +76,11 @@ pub fn agent(registry: &Registry, options: AgentOptions) -> Result<ExitCode> {
         owned: owned.clone(),
     };
     let (digest, parts) = digest(&experiment, &options.common, options.show_private)?;
-    let shown = Shown::default();
+    let shown = Shown::new(owned.clone(), jobs.len());
     shown.tell(&folder, !options.progress);
-    options.metrics.map(|address| shown.serve(address)).transpose()?;
-    let session = endpoints.open().map_err(anyhow::Error::msg)?;
+    let served = options.metrics.map(|address| shown.serve(address)).transpose();
+    let session = served.and_then(|_| endpoints.open().map_err(anyhow::Error::msg));
+    let session = session.inspect_err(|why| shown.end(&folder, failed(why)))?;
     say_connected(&endpoints, &options);
     let process = Process {
         local,
@@ -96,11 +97,24 @@ pub fn agent(registry: &Registry, options: AgentOptions) -> Result<ExitCode> {
         disk,
         folder,
         shown,
-        jobs: jobs.len(),
     };
     let ended = process.all(&jobs);
+    process.shown.end(&process.folder, in_words(&ended));
     close(process.session);
     ended
+}
+
+/// How a process ended, for its status.
+fn in_words(ended: &Result<ExitCode>) -> String {
+    match ended {
+        Ok(code) if *code == ExitCode::SUCCESS => "done".into(),
+        Ok(_) => "stopped early".into(),
+        Err(why) => failed(why),
+    }
+}
+
+fn failed(why: &anyhow::Error) -> String {
+    format!("failed: {why:#}")
 }
 
 /// Four bytes that nobody can foresee.
@@ -154,7 +168,6 @@ struct Process<'a> {
     disk: Folder,
     folder: PathBuf,
     shown: Shown,
-    jobs: usize,
 }
 
 /// The beginning of the names of one job's files.
@@ -267,7 +280,7 @@ impl Process<'_> {
             }
         };
         let node: Shared = Arc::new(Mutex::new(Node::new(line, settings, stop.clone(), log)));
-        self.shown.follow(lock(&node).board(), self.jobs);
+        self.shown.follow(lock(&node).board());
         serve(&node, &stop);
         Ok(node)
     }

@@ -46,7 +46,7 @@ pub fn gather(registry: &Registry, options: GatherOptions) -> Result<ExitCode> {
     );
     let agents = experiment.settings[0].agents(&experiment.folder)?;
     let all = Gathered { registry, experiment: &experiment, out: &out, processes, agents };
-    let missing = all.report(began, started)?;
+    let missing = all.report(began, started, None)?;
     if options.verify {
         all.verify()?;
     }
@@ -127,8 +127,8 @@ impl Gathered<'_> {
     }
 
     /// The report of `dibo run`, with real seconds, and what went over the wire. Gives how many runs are not
-    /// done.
-    pub fn report(&self, began: Instant, started: SystemTime) -> Result<usize> {
+    /// done. `held` is the results folder where it is locked already.
+    pub fn report(&self, began: Instant, started: SystemTime, held: Option<Folder>) -> Result<usize> {
         let jobs = runner::jobs(self.experiment);
         let records: Vec<Option<Record>> = jobs.iter().map(|(s, seed)| self.record(*s, *seed)).collect();
         ensure!(
@@ -153,7 +153,8 @@ impl Gathered<'_> {
         let records = records.into_iter().map(|r| r.map(|record| (record, MemoryUse::default()))).collect();
         let (manifest, curves) = runner::results(self.experiment, &options, &jobs, records, began, started)?;
         let identity = runner::identity(self.experiment)?;
-        let folder = Folder::open(self.out, &self.experiment.name, &identity, false)?;
+        let open = || Folder::open(self.out, &self.experiment.name, &identity, false);
+        let folder = held.map_or_else(open, Ok)?;
         crate::run::keep(self.registry, self.experiment, self.out, &manifest, &curves)?;
         folder.finish()?;
         let mut counts = Counts::default();

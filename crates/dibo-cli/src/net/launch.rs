@@ -2,12 +2,14 @@
 use super::gather::Gathered;
 use super::{Common, KEEP, STOP, digest, folder_of, status};
 use crate::live::{Graphs, watched};
-use anyhow::{Context, Result, ensure};
+use crate::stopped;
+use anyhow::{Context, Result, bail, ensure};
 use dibo::engine::Sample;
 use dibo::rng::{Purpose, stream};
 use dibo_net::certificates::Subject;
 use dibo_report::live::{Feed, Live, Network};
-use dibo_report::results::store;
+use dibo_report::results::Folder;
+use dibo_report::results::store::{self, STOPPED};
 use dibo_run::progress::Progress;
 use dibo_run::{Experiment, Registry, runner, say, stop};
 use rand::{Rng, RngExt};
@@ -46,6 +48,10 @@ pub struct LaunchOptions {
     /// Show no progress bar
     #[arg(long)]
     quiet: bool,
+    /// Do everything anew instead of going on where an earlier launch was stopped, and take over a folder of
+    /// other results of dibo
+    #[arg(long)]
+    fresh: bool,
     /// Show progress, curves and the network on a page of this machine while it runs
     #[arg(long)]
     live: bool,
@@ -162,9 +168,6 @@ fn killed_off(status: ExitStatus) -> bool {
     return status.code() == Some(1);
 }
 
-/// Where a launch that was stopped says what all its processes had agreed on: the same one goes on there.
-const STOPPED: &str = "stopped";
-
 /// What a launch is, for [`STOPPED`].
 fn mark(experiment: &Experiment, options: &LaunchOptions) -> Result<String> {
     let (agreed, _) = digest(experiment, &options.common, true)?;
@@ -172,43 +175,35 @@ fn mark(experiment: &Experiment, options: &LaunchOptions) -> Result<String> {
     Ok(format!("{hex}, {} processes\n", options.processes))
 }
 
-/// The folder of the processes: as the same launch left it when it was stopped, else empty. Gives whether it
-/// goes on.
-fn prepare(root: &Path, experiment: &Experiment, options: &LaunchOptions) -> Result<bool> {
+/// Locks the results folder, before the work and not when its results are to be written. The folder of the
+/// processes is as the same launch left it when it was stopped, else empty; gives whether it goes on.
+fn prepare(out: &Path, experiment: &Experiment, options: &LaunchOptions) -> Result<(Folder, bool)> {
+    let root = out.join("agents");
+    if let Some(name) = store::foreign_in_agents(&root) {
+        bail!("{} has a {name} that dibo did not write; give another folder with --out", root.display());
+    }
     let left = std::fs::read_to_string(root.join(STOPPED)).ok();
-    let goes_on = left.map(|left| Ok::<_, anyhow::Error>(left == mark(experiment, options)?)).transpose()?;
+    let goes_on =
+        !options.fresh && left.is_some_and(|left| mark(experiment, options).is_ok_and(|m| m == left));
+    // Another launch that left no results is in nobody's way.
+    let fresh = options.fresh || !goes_on && !store::has_results(out);
+    let folder = Folder::open(out, &experiment.name, &runner::identity(experiment)?, fresh)?;
     let clear = |path: &Path| match std::fs::remove_dir_all(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
             Err(e).with_context(|| format!("cannot clear {}", path.display()))
         }
         _ => Ok(()),
     };
-    if goes_on != Some(true) {
-        refuse_foreign(root)?;
-        clear(root)?;
-        std::fs::create_dir_all(root)
+    if goes_on {
+        // Certificates run out within days: there will be new ones.
+        clear(&root.join("certificates"))?;
+        std::fs::remove_file(root.join(STOPPED)).context("cannot take up the launch that was stopped")?;
+    } else {
+        clear(&root)?;
+        std::fs::create_dir_all(&root)
             .with_context(|| format!("cannot make the folder {}", root.display()))?;
-        return Ok(false);
     }
-    // Certificates run out within days: there will be new ones.
-    clear(&root.join("certificates"))?;
-    std::fs::remove_file(root.join(STOPPED)).context("cannot take up the launch that was stopped")?;
-    Ok(true)
-}
-
-/// Refuses a folder that has something else than folders and logs of processes: it is somebody's own, and
-/// would be cleared.
-fn refuse_foreign(root: &Path) -> Result<()> {
-    let own = |name: &str| {
-        let number = name.strip_suffix(".log").unwrap_or(name);
-        ["certificates", "router.log", STOPPED].contains(&name) || number.parse::<usize>().is_ok()
-    };
-    for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let place = root.display();
-        ensure!(own(&name), "{place} has a {name} that dibo did not write; give another folder with --out");
-    }
-    Ok(())
+    Ok((folder, goes_on))
 }
 
 /// The number of agents, which must suit the other options.
@@ -272,14 +267,12 @@ pub fn launch(registry: &Registry, options: LaunchOptions) -> Result<ExitCode> {
     let jobs = runner::jobs(&experiment);
     let n = agents(&experiment, &options)?;
     let out = options.common.out(&experiment)?;
-    // Before the work, not when its results are to be written.
-    store::refuse_foreign(&out)?;
+    let (folder, goes_on) = prepare(&out, &experiment, &options)?;
     let root = out.join("agents");
-    let goes_on = prepare(&root, &experiment, &options)?;
     stop::watch()?;
     say!("{}: {}", experiment.name, experiment.title);
     if goes_on {
-        say!("going on where it was stopped; without {} it begins anew", root.display());
+        say!("going on where it was stopped; --fresh begins anew");
     }
     // The first of them get one more where the agents cannot be shared equally.
     let groups: Vec<Vec<usize>> = shares(n, options.processes);
@@ -314,7 +307,7 @@ pub fn launch(registry: &Registry, options: LaunchOptions) -> Result<ExitCode> {
         let file = root.join(STOPPED);
         std::fs::write(&file, mark(&experiment, &options)?)
             .with_context(|| format!("cannot write {}", file.display()))?;
-        say!("stopped early; the same command goes on from here");
+        say!("{}", stopped(options.fresh));
         if let Some(server) = server {
             server.stopped();
         }
@@ -323,7 +316,7 @@ pub fn launch(registry: &Registry, options: LaunchOptions) -> Result<ExitCode> {
     if killed > 0 {
         say!("{killed} processes were killed and started again (the wire counts what their last lives sent)");
     }
-    all.report(began, started)?;
+    all.report(began, started, Some(folder))?;
     if let Some(seconds) = ending {
         say!("end:     {seconds:.1} s from the last result until all processes had ended");
     }

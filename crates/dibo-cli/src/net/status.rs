@@ -32,6 +32,9 @@ pub struct Status {
     pub rate: f64,
     /// Parts of the experiment.
     pub jobs: usize,
+    /// How the process ended, in words, where it did so by itself.
+    #[serde(default)]
+    pub ended: Option<String>,
     #[serde(flatten)]
     pub board: Board,
 }
@@ -44,27 +47,49 @@ fn seconds_now() -> u64 {
 type Latest = (Status, Option<Arc<Mutex<Board>>>);
 
 /// The latest that a process shows; of the part it is in.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Shown(Arc<Mutex<Latest>>);
 
 impl Shown {
+    /// Of a process with these agents that is in no part yet.
+    pub fn new(agents: Vec<usize>, jobs: usize) -> Self {
+        let board = Board { agents, ..Board::default() };
+        Shown(Arc::new(Mutex::new((Status { at: seconds_now(), jobs, board, ..Status::default() }, None))))
+    }
+
     /// Looks at another board from now on.
-    pub fn follow(&self, board: Arc<Mutex<Board>>, jobs: usize) {
-        let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        inside.1 = Some(board);
-        inside.0.jobs = jobs;
+    pub fn follow(&self, board: Arc<Mutex<Board>>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1 = Some(board);
     }
 
     /// Takes a new look; `since` is the time since the last.
     fn look(&self, since: Duration) -> Status {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let board = inside.1.as_ref().map(|b| b.lock().unwrap_or_else(PoisonError::into_inner).clone());
-        let Some(board) = board else { return inside.0.clone() };
+        // A part that has not begun has shown nothing.
+        let board = board.filter(|b| !b.agents.is_empty()).unwrap_or_else(|| inside.0.board.clone());
         let before = if inside.0.board.job == board.job { inside.0.board.round } else { 0 };
         let rate = board.round.saturating_sub(before) as f64 / since.as_secs_f64().max(1e-3);
-        let jobs = inside.0.jobs;
-        inside.0 = Status { at: seconds_now(), rate, jobs, board };
+        let (jobs, ended) = (inside.0.jobs, inside.0.ended.take());
+        inside.0 = Status { at: seconds_now(), rate, jobs, ended, board };
         inside.0.clone()
+    }
+
+    /// The process ends, in these words: they are the last that it shows.
+    pub fn end(&self, folder: &Path, words: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.ended = Some(words);
+        self.look(Duration::from_secs(1));
+        self.write(folder);
+    }
+
+    /// Writes what was seen last into a folder, one writer at a time.
+    fn write(&self, folder: &Path) {
+        let inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (file, new) = (folder.join(FILE), folder.join("status.json.tmp"));
+        // A status that cannot be written is none: the run's own files are looked after elsewhere.
+        if let Ok(text) = serde_json::to_vec(&inside.0) {
+            let _ = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &file));
+        }
     }
 
     fn last(&self) -> Status {
@@ -73,16 +98,15 @@ impl Shown {
 
     /// Writes the status into a folder every second, and says now and then how far this process is.
     pub fn tell(&self, folder: &Path, speak: bool) {
-        let (shown, file, new) = (self.clone(), folder.join(FILE), folder.join("status.json.tmp"));
+        let (shown, folder) = (self.clone(), folder.to_path_buf());
+        // What an earlier life showed is old.
+        let _ = std::fs::remove_file(folder.join(FILE));
         std::thread::spawn(move || {
             let (mut spoken, mut waited) = (0u64, 1);
             loop {
                 std::thread::sleep(Duration::from_secs(1));
                 let status = shown.look(Duration::from_secs(1));
-                // A status that cannot be written is none: the run's own files are looked after elsewhere.
-                if let Ok(text) = serde_json::to_vec(&status) {
-                    let _ = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &file));
-                }
+                shown.write(&folder);
                 spoken += 1;
                 if speak && spoken >= waited && status.rate > 0.0 && !status.board.done {
                     tracing::info!("round {}, {:.0} rounds a second", status.board.round, status.rate);
@@ -189,10 +213,12 @@ fn waits(whom: &[u32], done: bool) -> String {
     }
 }
 
-fn doing(board: &Board) -> String {
-    match &board.missing[..] {
-        [] => waits(&board.waits, board.done),
-        missing => format!("waiting for {} to appear", agents(missing.iter().copied())),
+fn doing(status: &Status) -> String {
+    let Status { board, ended, .. } = status;
+    match (ended, &board.missing[..]) {
+        (Some(ended), _) => ended.clone(),
+        (None, []) => waits(&board.waits, board.done),
+        (None, missing) => format!("waiting for {} to appear", agents(missing.iter().copied())),
     }
 }
 
@@ -205,7 +231,8 @@ fn behind(board: &Board) -> u64 {
 /// Remarks on a status that is too old for a process that runs.
 fn old(status: &Status, now: u64) -> String {
     let ago = now.saturating_sub(status.at);
-    if ago > 5 { format!(" [said {ago} s ago: not running?]") } else { String::new() }
+    let lives = status.ended.is_none();
+    if lives && ago > 5 { format!(" [said {ago} s ago: not running?]") } else { String::new() }
 }
 
 /// The same processes for a page that watches.
@@ -218,7 +245,8 @@ pub fn members(all: &[Status]) -> Vec<Member> {
         ago.map(|(at, c)| now.saturating_sub(at) as f64 + c.heard).min_by(f64::total_cmp)
     };
     let member = |status: &Status| {
-        let Status { board, .. } = status;
+        let Status { board, ended, .. } = status;
+        let waits = ended.is_none() && !board.done;
         Member {
             agents: board.agents.clone(),
             name: agents(board.agents.iter().copied()),
@@ -228,8 +256,8 @@ pub fn members(all: &[Status]) -> Vec<Member> {
             lost: board.counts.asked,
             resent: board.counts.resent,
             heard: heard(board),
-            waits: !board.done && (!board.waits.is_empty() || !board.missing.is_empty()),
-            doing: doing(board) + &old(status, now),
+            waits: waits && (!board.waits.is_empty() || !board.missing.is_empty()),
+            doing: doing(status) + &old(status, now),
         }
     };
     all.iter().map(member).collect()
@@ -237,12 +265,12 @@ pub fn members(all: &[Status]) -> Vec<Member> {
 
 fn line(status: &Status, now: u64) -> String {
     let Status { rate, jobs, board, .. } = status;
-    let (doing, old) = (doing(board), old(status, now));
+    let (doing, old) = (doing(status), old(status, now));
     format!(
         "{}: part {} of {jobs}, round {} ({} behind), {rate:.0} rounds a second, {doing}, {} bytes sent, {} \
         sent again, {} kept{old}",
         agents(board.agents.iter().copied()),
-        board.job / 2 + 1,
+        (board.job as usize / 2 + 1).min(*jobs),
         board.round,
         behind(board),
         board.counts.payload + board.counts.overhead,

@@ -1,7 +1,7 @@
 //! A folder of PNG and JPEG images: folders named by class, or a `labels.csv` beside the images.
 use super::idx::only_image;
 use super::scale::scale;
-use super::table::{empty, line, named};
+use super::table::{composed, empty, line, named};
 use super::{cannot, csv};
 use crate::samples::{Choice, Feature, Ids, ReadError, Roles, Samples, Words, short};
 use std::collections::HashSet;
@@ -93,7 +93,7 @@ fn by_class(folder: &Path, roles: &Roles) -> Result<Samples, ReadError> {
         return Err(ReadError::new(folder, what));
     }
     for (class, _) in classes {
-        let inner = folder.join(&class);
+        let (inner, label) = (folder.join(&class), composed(&class));
         for (name, is_folder) in entries(&inner)? {
             if is_folder {
                 let what = format!("the folder '{}' in a class: only images may be there", short(&name));
@@ -102,8 +102,8 @@ fn by_class(folder: &Path, roles: &Roles) -> Result<Samples, ReadError> {
             if !is_image(&name) {
                 continue;
             }
-            if labels.words.last() != Some(&class) {
-                labels.words.push(class.clone());
+            if labels.words.last().is_none_or(|last| *last != label) {
+                labels.words.push(label.clone().into_owned());
             }
             labels.codes.push(labels.words.len() as u32 - 1);
             files.push(format!("{class}/{name}"));

@@ -3,6 +3,7 @@ use crate::samples::{Choice, Feature, Ids, ReadError, Roles, Samples, Words, sho
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 /// So many values any file may have, however small it is: 1 GiB of numbers.
 const VALUES: usize = 1 << 28;
@@ -161,6 +162,15 @@ pub(super) fn named(roles: &Roles) -> impl Iterator<Item = (Part, &str)> {
     all.into_iter().filter_map(|(part, name)| Some((part, name.as_deref()?)))
 }
 
+/// A word as Unicode composes it (NFC): é may be written as one character or as e and an accent, which look
+/// the same.
+pub(super) fn composed(word: &str) -> Cow<'_, str> {
+    match is_nfc_quick(word.chars()) {
+        IsNormalized::Yes => word.into(),
+        _ => word.nfc().collect::<String>().into(),
+    }
+}
+
 /// Words that get numbers in the order in which they come.
 #[derive(Debug, Default)]
 struct Interner {
@@ -173,11 +183,19 @@ impl Interner {
     fn push(&mut self, word: &str, most: usize) -> bool {
         let code = match self.places.get(word) {
             Some(&code) => code,
-            None if self.places.len() >= most => return false,
             None => {
-                let code = self.places.len() as u32;
+                let plain = composed(word);
+                let known = self.places.get(&*plain).copied();
+                let code = known.unwrap_or(self.words.words.len() as u32);
+                if known.is_none() {
+                    if self.words.words.len() >= most {
+                        return false;
+                    }
+                    self.words.words.push(plain.clone().into_owned());
+                    self.places.insert(plain.into_owned(), code);
+                }
+                // The next time in the same spelling it is found at once.
                 self.places.insert(word.into(), code);
-                self.words.words.push(word.into());
                 code
             }
         };

@@ -343,6 +343,43 @@ fn json_lines() {
     assert_eq!(samples.features.len(), 1);
 }
 
+/// A key that a row lacks is what an empty cell is, wherever it lacks.
+#[test]
+fn rows_of_json_may_lack_keys_as_tables_lack_cells() {
+    let folder = Folder::new();
+    let roles = Roles { clean: some("ok"), truth: some("t"), text: some("s"), ..label("y") };
+    let whole =
+        "{\"y\": \"c\", \"a\": 7, \"w\": \"u\", \"e\": [1, 2], \"ok\": true, \"t\": \"d\", \"s\": \"x\"}\n";
+    for place in 0..3 {
+        let mut lines = [whole; 3];
+        lines[place] = "{\"y\": \"c\"}\n";
+        let samples = folder.read("t.jsonl", lines.concat(), &roles);
+        let other = |row: usize| row != place;
+        assert_eq!(samples.clean, Some([0, 1, 2].map(other).into()));
+        let of = |word| [0, 1, 2].map(|row| other(row).then_some(word));
+        assert_eq!(words(samples.truth.as_ref().unwrap()), of("d"));
+        assert_eq!(category(&samples, "w"), of("u"));
+        assert_eq!(samples.texts, Some(of("x").map(|text| text.unwrap_or_default().into()).into()));
+        assert_eq!(numbers(&samples, "a").1, [0, 1, 2].map(|row| if other(row) { 7.0 } else { -1.0 }));
+        let lists = [0, 1, 2].map(|row| if other(row) { [1.0, 2.0] } else { [-1.0; 2] });
+        assert_eq!(numbers(&samples, "e"), (2, lists.concat()));
+        // Nothing stands for a label, an id or an owner.
+        for (part, roles) in [
+            ("label", label("q")),
+            ("id", Roles { id: some("q"), ..label("y") }),
+            ("owner", Roles { owner: some("q"), ..label("y") }),
+        ] {
+            let line = |row: usize| match other(row) {
+                true => format!("{{\"y\": 1, \"a\": 1, \"q\": \"{row}\"}}\n"),
+                false => "{\"y\": 1, \"a\": 1}\n".into(),
+            };
+            let message = folder.error("t.jsonl", [0, 1, 2].map(line).concat(), &roles);
+            let expected = format!("t.jsonl, row {}, column 'q': no {part}: give it one", place + 1);
+            assert!(message.contains(&expected), "{message}");
+        }
+    }
+}
+
 #[test]
 fn mistakes_in_json_lines_say_where() {
     let folder = Folder::new();
@@ -770,6 +807,40 @@ fn folders_of_images() {
     for (value, expected) in last.iter().zip([200.0f32, 30.0, 60.0].iter().cycle()) {
         assert!((value - expected).abs() < 4.0, "{last:?}");
     }
+}
+
+/// é as one character and as e with an accent is one word, in every format and role.
+#[test]
+fn words_that_look_the_same_are_the_same() {
+    const ONE: &str = "caf\u{e9}";
+    const TWO: &str = "cafe\u{301}";
+    let folder = Folder::new();
+    let roles = Roles { owner: some("o"), truth: some("t"), most_categories: 1, ..label("y") };
+    let table = format!("y,o,t,a\n{TWO},{ONE},{TWO},{ONE}\n{ONE},{TWO},{ONE},{TWO}\n{TWO},{ONE},,\n");
+    let rows = [(TWO, ONE), (ONE, TWO), (TWO, ONE)];
+    let rows =
+        rows.map(|(y, a)| format!("{{\"y\": \"{y}\", \"o\": \"{a}\", \"t\": \"{y}\", \"a\": \"{a}\"}}\n"));
+    for (name, text) in [("t.csv", table), ("t.jsonl", rows.concat())] {
+        let samples = folder.read(name, text, &roles);
+        assert_eq!(samples.labels.words, [ONE]);
+        assert_eq!(samples.labels.codes, [0; 3]);
+        assert_eq!(samples.owners.as_ref().unwrap().words, [ONE]);
+        assert_eq!(samples.truth.as_ref().unwrap().words, [ONE]);
+        assert_eq!(category(&samples, "a")[..2], [Some(ONE); 2]);
+    }
+    // What only looks alike in some ways stays apart.
+    let samples = folder.read("t.csv", "y,a\nfi,1\n\u{fb01},1\ncafe,1\n", &label("y"));
+    assert_eq!(samples.labels.words, ["fi", "\u{fb01}", "cafe"]);
+}
+
+#[cfg(feature = "images")]
+#[test]
+fn classes_of_folders_are_composed() {
+    let folder = Folder::new();
+    folder.write("caf\u{e9}/a.png", png(2, 1, png::ColorType::Grayscale, &[1, 2]));
+    folder.write("cafe\u{301}/b.png", png(2, 1, png::ColorType::Grayscale, &[1, 2]));
+    let samples = read(folder.path(), &label("class")).unwrap();
+    assert_eq!(words(&samples.labels), [Some("caf\u{e9}"); 2]);
 }
 
 #[cfg(feature = "images")]

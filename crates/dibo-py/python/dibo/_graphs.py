@@ -159,7 +159,8 @@ class Links(Graph):
 
 
 class Matrices(Graph):
-    """Explicit pairs (A, B), used in turn: A row-stochastic, B column-stochastic."""
+    """Explicit pairs (A, B), used in turn: A row-stochastic, B column-stochastic, both above 0 on the
+    diagonal."""
 
     kind = "matrices"
 

@@ -5,6 +5,7 @@ use crate::report::{caption, words};
 use anyhow::{Context, Result, anyhow};
 use minijinja::{Environment, Value, context};
 use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -12,12 +13,16 @@ use tiny_http::{Header, Method, Request, Response};
 
 /// A page that asked not longer ago than this is waited for at the end, so that it can show the report.
 const RECENT: Duration = Duration::from_secs(4);
+/// So long an answer that is on its way is waited for at the end: whoever reads slower or not at all is left.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Serves the page until it is dropped.
 pub struct Server {
     http: Arc<tiny_http::Server>,
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
+    /// Closed when no answer is on its way any more.
+    answers: Mutex<Receiver<()>>,
     address: String,
 }
 
@@ -68,14 +73,22 @@ impl Server {
             fetched: Condvar::new(),
         });
         let (http, own) = (Arc::new(http), state.clone());
-        let serving = http.clone();
-        let thread = std::thread::Builder::new().name("live page".into()).spawn(move || {
+        let (serving, (on_its_way, answers)) = (http.clone(), channel::<()>());
+        let builder = || std::thread::Builder::new().name("live page".into());
+        let thread = builder().spawn(move || {
             for request in serving.incoming_requests() {
-                own.answer(request);
+                // Each by a thread of its own: one who does not read keeps nobody else waiting.
+                let (own, on_its_way) = (own.clone(), on_its_way.clone());
+                let answer = builder().spawn(move || {
+                    own.answer(request);
+                    drop(on_its_way);
+                });
+                // Without a thread there is no answer; the page asks again.
+                drop(answer);
             }
         });
         let thread = Some(thread.context("cannot begin the live page's thread")?);
-        Ok(Server { http, state, thread, address })
+        Ok(Server { http, state, thread, answers: Mutex::new(answers), address })
     }
 
     /// Where the page is, with its token.
@@ -117,6 +130,9 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+        // Nothing is ever sent: this ends when the last answer does, or after a while.
+        let answers = self.answers.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = answers.recv_timeout(GRACE);
     }
 }
 

@@ -194,3 +194,31 @@ fn the_page_goes_on_to_the_report() {
     let policy = |path: &str| reply(&server, &format!("GET {base}/{path}"), "").contains("script-src");
     assert!(policy("") && !policy("report.html"));
 }
+
+#[test]
+fn one_who_does_not_read_keeps_neither_others_nor_the_end_waiting() {
+    let live = Arc::new(Live::new(manifest(), wishes(|| {}, || {})));
+    let server = Server::start(live, Path::new("results")).unwrap();
+    let base = format!("/{}", server.address().split('/').nth(3).unwrap());
+    let host = server.address().strip_prefix("http://").unwrap().split('/').next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.html");
+    // More than the buffers between two programs of one machine hold.
+    std::fs::write(&report, vec![b'x'; 64 << 20]).unwrap();
+    server.finish(&report).unwrap();
+    let send = |request: String| {
+        let mut stream = TcpStream::connect(host).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    };
+    let head = format!("HTTP/1.1\r\nHost: {host}\r\n");
+    let mut deaf = send(format!("GET {base}/report.html {head}\r\n"));
+    deaf.read_exact(&mut [0; 12]).unwrap();
+    let half = send(format!("POST {base}/stop {head}Content-Length: 100000\r\n\r\nhalf"));
+    assert_eq!(ask(&server, &format!("GET {base}/"), "").0, 200);
+    let silent = [send(format!("GET {base}/data {head}")), send(String::new())];
+    let began = Instant::now();
+    drop(server);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    drop((deaf, half, silent));
+}

@@ -1,4 +1,7 @@
-//! Claims with their verdicts, as a report shows them.
+//! Claims with their verdicts, as a report shows them and as a file has them.
+use crate::results::write_file;
+use anyhow::{Context, Result};
+use std::path::Path;
 
 /// One claim with its verdict.
 #[derive(Clone, Debug)]
@@ -48,4 +51,16 @@ impl Verdict {
             Verdict::NotMeasured => "not measured".into(),
         }
     }
+}
+
+/// Writes claims as a table: one a line, with its verdict, the number with its interval and how to read it.
+pub fn write_csv(path: &Path, claims: &[Claim]) -> Result<()> {
+    let fail = || format!("cannot write {}", path.display());
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(["claim", "verdict", "statement", "number", "reading"]).with_context(fail)?;
+    for Claim { id, statement, verdict, number, reading } in claims {
+        writer.write_record([id, &verdict.words(), statement, number, reading]).with_context(fail)?;
+    }
+    let text = writer.into_inner().map_err(|error| error.into_error()).with_context(fail)?;
+    write_file(path, &text)
 }

@@ -64,7 +64,8 @@ pub enum Body {
     Text(String, Vec<String>),
 }
 
-/// Draws the plots and writes `report.html` into the folder; returns its path.
+/// Draws the plots and writes `report.html` into the folder, and `claims.csv` where there are claims; returns
+/// the page's path.
 pub fn write(
     dir: &Path,
     manifest: &Manifest,
@@ -73,6 +74,9 @@ pub fn write(
     extras: &[Extra],
 ) -> Result<PathBuf> {
     let path = dir.join("report.html");
+    if !claims.is_empty() {
+        claims::write_csv(&dir.join("claims.csv"), claims)?;
+    }
     write_file(&path, page::page(dir, manifest, curves, claims, extras, &[])?.as_bytes())?;
     Ok(path)
 }

@@ -143,6 +143,13 @@ fn the_page_is_whole_and_escaped() {
     ] {
         assert!(page.contains(part), "{part}");
     }
+    let verdicts = std::fs::read_to_string(dir.join("claims.csv")).unwrap();
+    let lines = [
+        "claim,verdict,statement,number,reading",
+        "P1,holds only under λ > 10,a < b,3,so",
+        "P2,does not hold,a < b,3,so",
+    ];
+    assert_eq!(verdicts.lines().collect::<Vec<_>>(), lines);
     // Two scripts of its own: the curves and what draws them.
     assert!(
         page.matches("<script").count() == 2

@@ -2,7 +2,7 @@
 //! locked while a process works in it.
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
-use std::fs::{File, TryLockError};
+use std::fs::{DirEntry, File, TryLockError};
 use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +29,7 @@ const OWN_FILES: &[&str] = &[
     "curves.csv",
     "curves.parquet",
     "report.html",
+    "claims.csv",
     "tune.csv",
     "best.toml",
     "labels.csv",
@@ -48,6 +49,9 @@ const CLEANED: &str = "cleaned_";
 const TABLES: &[&str] = &[".csv", ".tsv", ".tab"];
 /// Where processes of a network keep theirs: it may be there before anybody opens the results folder.
 const AGENTS: &str = "agents";
+/// Where in it a launch that was stopped says what all its processes had agreed on: the same one goes on
+/// there.
+pub const STOPPED: &str = "stopped";
 /// Folders that dibo itself makes in a results folder.
 const OWN_FOLDERS: &[&str] = &["runs", "plots", "tracks", AGENTS, "taken", "all-checked"];
 /// How the files that dibo itself writes into these end.
@@ -288,7 +292,8 @@ impl Folder {
     /// Whose folder is it?
     fn check(&self, name: &str, digest: &[u8; HASH]) -> Result<()> {
         let path = self.path.display();
-        let out = "give another folder with --out, or --fresh to remove what dibo wrote there";
+        let out = "give another folder with --out, or --fresh (run, launch, tune, clean) to remove what dibo \
+            wrote there";
         match open_seal(&self.path.join(IDENTITY)) {
             Ok((found, body)) if found == *digest && body == name.as_bytes() => Ok(()),
             Ok((_, body)) if body == name.as_bytes() => {
@@ -311,14 +316,20 @@ impl Folder {
         &self.path
     }
 
-    /// Writes `checksums.txt`, a line for every file that a reader may rely on: b3sum's format, ended by the
-    /// checksum of the lines before.
+    /// Writes `checksums.txt`, a line for every file of dibo's that a reader may rely on: b3sum's format,
+    /// ended by the checksum of the lines before.
     ///
-    /// Left out are what begins with a dot, what is kept to go on with (`runs`, `tracks`, `agents`), and
-    /// temporary files.
+    /// Left out are what begins with a dot, what is kept to go on with (`runs`, `tracks`, `agents`),
+    /// temporary files, and a user's own, which may change.
     pub fn finish(&self) -> Result<()> {
-        let mut names = Vec::new();
-        list_files(&self.path, "", &mut names)?;
+        let (files, folders) = own_entries(&self.path)?;
+        let relied = |(entry, name): &(DirEntry, String)| {
+            !is_passing(name) && name != CHECKSUMS && entry.file_type().is_ok_and(|kind| kind.is_file())
+        };
+        let mut names: Vec<String> = files.into_iter().filter(relied).map(|(_, name)| name).collect();
+        for (entry, name) in folders.iter().filter(|(_, name)| !WORKING.contains(&name.as_str())) {
+            list_files(&entry.path(), &format!("{name}/"), &mut names)?;
+        }
         names.sort();
         let mut text = String::new();
         for name in names {
@@ -360,7 +371,7 @@ impl Drop for Folder {
 /// Whether nothing is in a folder but what `Folder` itself puts there: as a run leaves it that was ended
 /// before it had a result.
 fn is_bare(path: &Path) -> bool {
-    let own = |entry: std::io::Result<std::fs::DirEntry>| {
+    let own = |entry: std::io::Result<DirEntry>| {
         entry.is_ok_and(|entry| [LOCK, IDENTITY].iter().any(|own| entry.file_name() == *own))
     };
     std::fs::read_dir(path).is_ok_and(|mut entries| entries.all(own))
@@ -374,16 +385,25 @@ pub fn is_own(name: &str) -> bool {
     OWN_FILES.iter().chain(OWN_FOLDERS).any(|own| name == *own) || table()
 }
 
+/// Whether a folder has something of dibo's beside what processes keep to go on with.
+pub fn has_results(path: &Path) -> bool {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.any(|name| is_own(&name) && ![IDENTITY, AGENTS].contains(&name.as_str()))
+}
+
 /// Refuses a folder without any mark of dibo that has something by a name that dibo writes: it is somebody's
 /// own. Nothing is written yet, not even a lock.
-pub fn refuse_foreign(path: &Path) -> Result<()> {
+fn refuse_foreign(path: &Path) -> Result<()> {
     if !path.is_dir() {
         return Ok(());
     }
     let mut foreign = Vec::new();
     for (entry, name) in entries(path)? {
         let empty = || std::fs::read_dir(entry.path()).is_ok_and(|mut inside| inside.next().is_none());
-        if is_own(&name) && name != AGENTS && !empty() {
+        if name == AGENTS {
+            foreign.extend(foreign_in_agents(&entry.path()).map(|inside| format!("{AGENTS}/{inside}")));
+        } else if is_own(&name) && !empty() {
             foreign.push(name);
         }
     }
@@ -394,6 +414,16 @@ pub fn refuse_foreign(path: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Something in a folder of processes that is neither a folder nor a log of one: it is somebody's own.
+pub fn foreign_in_agents(root: &Path) -> Option<String> {
+    let own = |name: &String| {
+        let number = name.strip_suffix(".log").unwrap_or(name);
+        ["certificates", "router.log", STOPPED].contains(&name.as_str()) || number.parse::<usize>().is_ok()
+    };
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).find(|name| !own(name))
 }
 
 /// Whether a folder bears a mark of dibo. Others have a `manifest.json`, too, and lists of checksums.
@@ -422,10 +452,9 @@ fn same_file(_: &File, path: &Path) -> bool {
     path.exists()
 }
 
-/// Removes the files that dibo itself writes into a results folder, and its folders where nothing else is in
-/// them. Tables with better labels are dibo's where `taken` has them, too, from where they were copied; what
-/// says that the folder is dibo's goes last.
-fn remove_own(path: &Path) -> Result<()> {
+/// The files that dibo itself wrote into a results folder, and its folders, which may hold others' too.
+/// Tables with better labels are dibo's where `taken` has them, too, from where they were copied.
+fn own_entries(path: &Path) -> Result<(Entries, Entries)> {
     let (mut files, mut folders) = (Vec::new(), Vec::new());
     let mut copied = BTreeSet::new();
     for taken in ["taken", "all-checked/taken"] {
@@ -436,15 +465,22 @@ fn remove_own(path: &Path) -> Result<()> {
         let own =
             |file: &&str| name == **file || name.starts_with(&format!("{file}.")) && is_temporary(&name);
         if kind.is_dir() && OWN_FOLDERS.contains(&name.as_str()) {
-            folders.push(entry.path());
+            folders.push((entry, name));
         } else if !kind.is_dir() && (OWN_FILES.iter().any(own) || copied.contains(&name)) {
-            files.push(entry.path());
+            files.push((entry, name));
         }
     }
-    let (marks, files): (Vec<_>, Vec<_>) = files.iter().partition(|file| file.ends_with(IDENTITY));
-    files.into_iter().try_for_each(|file| remove_file(file))?;
-    folders.iter().try_for_each(|folder| remove_inside(folder))?;
-    marks.into_iter().try_for_each(|file| remove_file(file))
+    Ok((files, folders))
+}
+
+/// Removes the files that dibo itself wrote into a results folder, and its folders where nothing else is in
+/// them. What says that the folder is dibo's goes last.
+fn remove_own(path: &Path) -> Result<()> {
+    let (files, folders) = own_entries(path)?;
+    let (marks, files): (Entries, Entries) = files.into_iter().partition(|(_, name)| name == IDENTITY);
+    files.iter().try_for_each(|(file, _)| remove_file(&file.path()))?;
+    folders.iter().try_for_each(|(folder, _)| remove_inside(&folder.path()))?;
+    marks.iter().try_for_each(|(file, _)| remove_file(&file.path()))
 }
 
 /// The names of tables with better labels that every setting left.
@@ -466,7 +502,7 @@ fn remove_inside(folder: &Path) -> Result<()> {
         let kind = entry.file_type().with_context(|| format!("cannot read {}", entry.path().display()))?;
         if kind.is_dir() {
             remove_inside(&entry.path())?;
-        } else if name.rsplit_once('.').is_some_and(|(_, end)| OWN_ENDINGS.contains(&&*end.to_lowercase())) {
+        } else if has_own_ending(&name) {
             remove_file(&entry.path())?;
         }
     }
@@ -483,8 +519,21 @@ fn is_temporary(name: &str) -> bool {
     name.ends_with(".tmp")
 }
 
+/// Whether a file is there for a while only, or hidden.
+fn is_passing(name: &str) -> bool {
+    name.starts_with('.') || is_temporary(name)
+}
+
+/// Whether dibo itself writes such files into its folders.
+fn has_own_ending(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(_, end)| OWN_ENDINGS.contains(&&*end.to_lowercase()))
+}
+
+/// Entries of a folder with their names.
+type Entries = Vec<(DirEntry, String)>;
+
 /// The entries of a folder that have a readable name.
-fn entries(folder: &Path) -> Result<Vec<(std::fs::DirEntry, String)>> {
+fn entries(folder: &Path) -> Result<Entries> {
     let fail = || format!("cannot read {}", folder.display());
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(fail)? {
@@ -498,22 +547,18 @@ fn entries(folder: &Path) -> Result<Vec<(std::fs::DirEntry, String)>> {
     Ok(found)
 }
 
-/// The files that a reader may rely on, by their paths from the results folder on.
+/// The files in a folder of dibo's that a reader may rely on, by their paths from the results folder on.
 fn list_files(folder: &Path, prefix: &str, names: &mut Vec<String>) -> Result<()> {
     for (entry, name) in entries(folder)? {
         let kind = entry.file_type().with_context(|| format!("cannot read {}", entry.path().display()))?;
-        let top = prefix.is_empty();
-        let skipped = name.starts_with('.')
-            || is_temporary(&name)
-            || top && (name == CHECKSUMS || WORKING.contains(&name.as_str()));
-        if skipped {
+        if is_passing(&name) {
             continue;
         }
-        let name = format!("{prefix}{name}");
+        let path = format!("{prefix}{name}");
         if kind.is_dir() {
-            list_files(&entry.path(), &format!("{name}/"), names)?;
-        } else if kind.is_file() {
-            names.push(name);
+            list_files(&entry.path(), &format!("{path}/"), names)?;
+        } else if kind.is_file() && has_own_ending(&name) {
+            names.push(path);
         }
     }
     Ok(())
@@ -546,6 +591,10 @@ pub fn verify(path: &Path) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
     for line in lines.lines() {
         let (expected, name) = line.split_once("  ").with_context(damaged)?;
+        // Older lists have a user's own files, which may change.
+        if !name.split('/').next().is_some_and(is_own) {
+            continue;
+        }
         let file = path.join(name);
         match file.try_exists() {
             Ok(false) => wrong.push(format!("{name} is missing")),

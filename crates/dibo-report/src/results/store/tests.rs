@@ -96,7 +96,7 @@ fn written(path: &Path) -> Folder {
     std::fs::create_dir_all(path.join("plots")).unwrap();
     write_file(&path.join("plots/error.svg"), b"<svg/>").unwrap();
     write_file(&path.join("report.html"), b"<p>").unwrap();
-    write_file(&path.join("empty.csv"), b"").unwrap();
+    write_file(&path.join("owners.csv"), b"").unwrap();
     std::fs::create_dir_all(path.join("runs")).unwrap();
     for run in 0..3u8 {
         seal(&path.join(format!("runs/{run}-0.done")), &A, &[run; 50]).unwrap();
@@ -164,10 +164,42 @@ fn the_list_is_in_b3sum_s_format() {
     let text = std::fs::read_to_string(place.0.join(CHECKSUMS)).unwrap();
     let names: Vec<&str> = text.lines().map(|line| &line[66..]).collect();
     let all =
-        ["curves.csv", "empty.csv", "manifest.json", "plots/error.svg", "report.html", "the lines above"];
+        ["curves.csv", "manifest.json", "owners.csv", "plots/error.svg", "report.html", "the lines above"];
     assert_eq!(names, all);
-    let empty = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262  empty.csv";
+    let empty = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262  owners.csv";
     assert!(text.contains(empty), "{text}");
+}
+
+/// Their owners may change them at any time.
+#[test]
+fn files_of_users_are_in_no_list() {
+    let place = Place::new("theirs");
+    let folder = written(&place.0);
+    let list = || std::fs::read_to_string(place.0.join(CHECKSUMS)).unwrap();
+    let before = list();
+    let own = ["notes.txt", "mine/curves.csv", "cleaned_by_hand.csv", "plots/sketch.pdf", "data.csv"];
+    for name in own {
+        std::fs::create_dir_all(place.0.join(name).parent().unwrap()).unwrap();
+        std::fs::write(place.0.join(name), b"mine").unwrap();
+    }
+    folder.finish().unwrap();
+    assert_eq!(list(), before);
+    // Those that dibo copied from what a setting left are its own.
+    for name in ["taken/0/cleaned_site.csv", "cleaned_site.csv"] {
+        std::fs::create_dir_all(place.0.join(name).parent().unwrap()).unwrap();
+        std::fs::write(place.0.join(name), b"dibo's").unwrap();
+    }
+    folder.finish().unwrap();
+    assert!(list().contains("  cleaned_site.csv\n") && list().contains("  taken/0/cleaned_site.csv\n"));
+    // A list of an older dibo has them all.
+    let lines = format!(
+        "{}{}  notes.txt\n",
+        before.split_inclusive('\n').take(5).collect::<String>(),
+        "0".repeat(64)
+    );
+    let end = format!("{}  {LINES_ABOVE}\n", blake3::hash(lines.as_bytes()).to_hex());
+    std::fs::write(place.0.join(CHECKSUMS), lines + &end).unwrap();
+    assert_eq!(verify(&place.0).unwrap(), [""; 0]);
 }
 
 #[test]
@@ -304,6 +336,16 @@ fn a_user_s_own_folder_is_refused_and_stays_as_it_is() {
         assert_eq!(std::fs::read(path.join(name)).unwrap(), b"mine");
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1, "{name}: something was written");
     }
+    // Of processes there is nothing but folders and logs.
+    let path = place.0.join("processes");
+    std::fs::create_dir_all(path.join("agents/0")).unwrap();
+    std::fs::write(path.join("agents/0.log"), b"").unwrap();
+    std::fs::write(path.join("agents/notes.txt"), b"mine").unwrap();
+    for fresh in [false, true] {
+        let text = error(Folder::open(&path, "small", &A, fresh));
+        assert!(text.contains("has a agents/notes.txt that dibo did not write"), "{text}");
+    }
+    assert_eq!(std::fs::read(path.join("agents/notes.txt")).unwrap(), b"mine");
     // Other files are no hindrance, nor are the folders of processes or empty ones.
     let path = place.0.join("other");
     std::fs::create_dir_all(path.join("plots")).unwrap();
