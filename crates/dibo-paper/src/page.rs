@@ -53,6 +53,8 @@ const PARTS: &[Part] = &[
         "test errors of MNIST cleaning beside ours (needs the data)",
     ),
     ("published by others", "bome", "linear baselines at 50 % noise beside ours (needs the data)"),
+    ("claimed by others", "authors-policy", "SPARKLE's and D-SOBA's claims on policy evaluation"),
+    ("claimed by others", "authors-cleaning", "the same on cleaning wrong labels"),
 ];
 
 /// Said where nothing is kept.

@@ -1,10 +1,12 @@
 //! The page of the zoo, made of what is kept. No number of its tables is typed by hand.
 use super::{Cell, NETWORKS, TASKS, Task, ZooKept, file, reason};
+use crate::claims::JUDGES;
+use crate::kept::{End, Kept};
 use crate::page::table;
 use dibo_report::report::words::number;
 
-/// The whole page.
-pub fn page(kept: &[ZooKept]) -> String {
+/// The whole page, of the zoo's results and of those that judge what other authors claim.
+pub fn page(kept: &[ZooKept], judged: &[Kept]) -> String {
     let mut text = format!("{}\n## Which to take when\n\n{}\n", include_str!("head.md"), which(kept));
     text += include_str!("which.md");
     for task in TASKS {
@@ -14,7 +16,44 @@ pub fn page(kept: &[ZooKept]) -> String {
             None => text += "Not kept yet.\n",
         }
     }
+    text + &authors(judged)
+}
+
+/// The claims of SPARKLE's and D-SOBA's authors on tasks like theirs.
+fn authors(judged: &[Kept]) -> String {
+    let mut text = format!("\n## What other authors claim\n\n{}", include_str!("authors.md"));
+    for name in ["authors-policy", "authors-cleaning"] {
+        text += &match judged.iter().find(|k| k.name == name) {
+            Some(k) => of_authors(k),
+            None => format!("\n`{name}`: not kept yet.\n"),
+        };
+    }
     text
+}
+
+/// Verdicts and ends of one of their tasks.
+fn of_authors(k: &Kept) -> String {
+    let mut text = format!(
+        "\n### {}\n\n`{}`: {} seeds, {:.0} s, dibo {}, {}, {}.\n\n",
+        k.title, k.command, k.seeds, k.seconds, k.version, k.date, k.machine
+    );
+    let statement = |id: &str| JUDGES.iter().find(|judge| judge.id == id).map_or("", |judge| judge.statement);
+    let claims = k.claims.iter().map(|claim| {
+        let number = if claim.number.is_empty() { &claim.reading } else { &claim.number };
+        vec![claim.id.clone(), statement(&claim.id).into(), format!("**{}**", claim.verdict), number.clone()]
+    });
+    text += &table(&["", "claim", "verdict", "number"], claims);
+    let accuracy = |e: &End| e.others.get("test_accuracy").copied();
+    let (metric, digits) = match k.ends.iter().any(|e| accuracy(e).is_some()) {
+        true => ("test accuracy in %", 1),
+        false => ("relative error", 4),
+    };
+    let ends = k.ends.iter().map(|e| {
+        let end = accuracy(e).or(e.last).map(|(mean, sd)| format!("{mean:.digits$} ± {sd:.digits$}"));
+        vec![e.label.clone(), e.outcomes.clone(), end.unwrap_or("–".into())]
+    });
+    text += &format!("\nThe {metric} at the end, mean ± standard deviation over seeds:\n\n");
+    text + &table(&["method and place", "runs", "end"], ends)
 }
 
 /// The metric at the end in words, and what is good enough.
