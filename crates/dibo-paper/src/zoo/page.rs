@@ -34,8 +34,8 @@ fn authors(judged: &[Kept]) -> String {
 /// Verdicts and ends of one of their tasks.
 fn of_authors(k: &Kept) -> String {
     let mut text = format!(
-        "\n### {}\n\n`{}`: {} seeds, {:.0} s, dibo {}, {}, {}.\n\n",
-        k.title, k.command, k.seeds, k.seconds, k.version, k.date, k.machine
+        "\n### {}\n\n`dibo run {}`: {} seeds, {:.0} s, dibo {}, {}, {}.\n\n",
+        k.title, k.name, k.seeds, k.seconds, k.version, k.date, k.machine
     );
     let statement = |id: &str| JUDGES.iter().find(|judge| judge.id == id).map_or("", |judge| judge.statement);
     let claims = k.claims.iter().map(|claim| {
@@ -43,17 +43,35 @@ fn of_authors(k: &Kept) -> String {
         vec![claim.id.clone(), statement(&claim.id).into(), format!("**{}**", claim.verdict), number.clone()]
     });
     text += &table(&["", "claim", "verdict", "number"], claims);
-    let accuracy = |e: &End| e.others.get("test_accuracy").copied();
-    let (metric, digits) = match k.ends.iter().any(|e| accuracy(e).is_some()) {
-        true => ("test accuracy in %", 1),
-        false => ("relative error", 4),
+    let digits = if k.metric.contains('%') { 1 } else { 4 };
+    let end = |e: &End| {
+        let end = e.last.map(|(mean, sd)| format!("{mean:.digits$} ± {sd:.digits$}"));
+        let lost = if e.outcomes.contains("diverged") { format!(" ({})", e.outcomes) } else { String::new() };
+        end.unwrap_or("–".into()) + &lost
     };
-    let ends = k.ends.iter().map(|e| {
-        let end = accuracy(e).or(e.last).map(|(mean, sd)| format!("{mean:.digits$} ± {sd:.digits$}"));
-        vec![e.label.clone(), e.outcomes.clone(), end.unwrap_or("–".into())]
-    });
-    text += &format!("\nThe {metric} at the end, mean ± standard deviation over seeds:\n\n");
-    text + &table(&["method and place", "runs", "end"], ends)
+    text += &format!(
+        "\nThe {} at the end, mean ± standard deviation over seeds (the claims' numbers are means over the last \
+        tenth of the way; [how to read them](paper.md#how-to-read-the-numbers)):\n\n",
+        k.metric
+    );
+    text + &by_place(k.ends.iter().map(|e| (e.label.as_str(), end(e))))
+}
+
+/// A line for each method and a column for each place, of labels such as `FAB case=ring-10`.
+fn by_place<'a>(ends: impl Iterator<Item = (&'a str, String)>) -> String {
+    let (mut places, mut rows): (Vec<&str>, Vec<(&str, Vec<String>)>) = (vec!["method"], Vec::new());
+    for (label, end) in ends {
+        let (method, place) = label.rsplit_once(' ').unwrap_or((label, ""));
+        let place = place.strip_prefix("case=").unwrap_or(place);
+        if !places.contains(&place) {
+            places.push(place);
+        }
+        match rows.iter_mut().find(|row| row.0 == method) {
+            Some(row) => row.1.push(end),
+            None => rows.push((method, vec![end])),
+        }
+    }
+    table(&places, rows.into_iter().map(|(method, ends)| [vec![method.to_string()], ends].concat()))
 }
 
 /// The metric at the end in words, and what is good enough.
