@@ -42,7 +42,7 @@ fn of_authors(k: &Kept) -> String {
         let number = if claim.number.is_empty() { &claim.reading } else { &claim.number };
         vec![claim.id.clone(), statement(&claim.id).into(), format!("**{}**", claim.verdict), number.clone()]
     });
-    text += &table(&["", "claim", "verdict", "number"], claims);
+    text += &table(&["id", "claim", "verdict", "number"], claims);
     let digits = if k.metric.contains('%') { 1 } else { 4 };
     let end = |e: &End| {
         let end = e.last.map(|(mean, sd)| format!("{mean:.digits$} ± {sd:.digits$}"));
