@@ -73,6 +73,11 @@ pub(crate) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) 
     text
 }
 
+/// A claim in plain words.
+pub(crate) fn statement(id: &str) -> &'static str {
+    JUDGES.iter().find(|judge| judge.id == id).map_or("", |judge| judge.statement)
+}
+
 fn count(seeds: usize) -> String {
     if seeds == 1 { "1 seed".into() } else { format!("{seeds} seeds") }
 }

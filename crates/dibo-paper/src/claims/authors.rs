@@ -114,8 +114,8 @@ fn above(run: &Run<'_>, ours: &[&str], theirs: &[&str]) -> Judged {
         return Err(format!("{} were nowhere run together", [ours, theirs].concat().join(", ")));
     }
     let reading = "mean test accuracy of the averaged model in the last tenth of the way to as many \
-        gradients and products with second derivatives as the lazier of two methods computes in all; of several \
-        praised methods the weakest counts. Steps are tuned for each method";
+        gradients and products with second derivatives as the lazier of two methods computes in all; of \
+        several praised methods the weakest counts. Steps are tuned for each method";
     Ok((margins, list(texts), reading.into()))
 }
 

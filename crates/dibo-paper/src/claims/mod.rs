@@ -125,7 +125,8 @@ pub const JUDGES: &[Judge] = &[
     ),
     Judge::new(
         "D2",
-        "D-SOBA's authors: without inner loops it ends nearer the solution than MA-DSBO for the same gradients",
+        "D-SOBA's authors: without inner loops it ends nearer the solution than MA-DSBO for the same \
+        gradients",
         authors::d2,
     ),
     Judge::new(

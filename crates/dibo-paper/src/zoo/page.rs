@@ -1,8 +1,7 @@
 //! The page of the zoo, made of what is kept. No number of its tables is typed by hand.
 use super::{Cell, NETWORKS, TASKS, Task, ZooKept, file, reason};
-use crate::claims::JUDGES;
 use crate::kept::{End, Kept};
-use crate::page::table;
+use crate::page::{statement, table};
 use dibo_report::report::words::number;
 
 /// The whole page, of the zoo's results and of those that judge what other authors claim.
@@ -37,7 +36,6 @@ fn of_authors(k: &Kept) -> String {
         "\n### {}\n\n`dibo run {}`: {} seeds, {:.0} s, dibo {}, {}, {}.\n\n",
         k.title, k.name, k.seeds, k.seconds, k.version, k.date, k.machine
     );
-    let statement = |id: &str| JUDGES.iter().find(|judge| judge.id == id).map_or("", |judge| judge.statement);
     let claims = k.claims.iter().map(|claim| {
         let number = if claim.number.is_empty() { &claim.reading } else { &claim.number };
         vec![claim.id.clone(), statement(&claim.id).into(), format!("**{}**", claim.verdict), number.clone()]
@@ -50,8 +48,8 @@ fn of_authors(k: &Kept) -> String {
         end.unwrap_or("–".into()) + &lost
     };
     text += &format!(
-        "\nThe {} at the end, mean ± standard deviation over seeds (the claims' numbers are means over the last \
-        tenth of the way; [how to read them](paper.md#how-to-read-the-numbers)):\n\n",
+        "\nThe {} at the end, mean ± standard deviation over seeds (the claims' numbers are means over \
+        the last tenth of the way; [how to read them](paper.md#how-to-read-the-numbers)):\n\n",
         k.metric
     );
     text + &by_place(k.ends.iter().map(|e| (e.label.as_str(), end(e))))
