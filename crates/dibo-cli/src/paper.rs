@@ -40,7 +40,7 @@ pub fn paper(options: &Options) -> Result<ExitCode> {
     let zoo: Vec<ZooKept> = read_all(&options.kept.join("zoo")).map_err(anyhow::Error::msg)?;
     for (path, page, count) in [
         (&options.out, dibo_paper::page::page(&kept), kept.len()),
-        (&options.zoo, dibo_paper::zoo::page(&zoo), zoo.len()),
+        (&options.zoo, dibo_paper::zoo::page(&zoo, &kept), zoo.len()),
     ] {
         std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
         say!("{} of {count} kept experiments", path.display());

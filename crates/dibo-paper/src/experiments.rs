@@ -39,6 +39,8 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("zoo-quadratic", include_str!("../experiments/zoo-quadratic.toml")),
     ("zoo-cleaning", include_str!("../experiments/zoo-cleaning.toml")),
     ("zoo-tuning", include_str!("../experiments/zoo-tuning.toml")),
+    ("authors-policy", include_str!("../experiments/authors-policy.toml")),
+    ("authors-cleaning", include_str!("../experiments/authors-cleaning.toml")),
     ("push-soba", include_str!("../experiments/push-soba.toml")),
     ("bome", include_str!("../experiments/bome.toml")),
     ("benchmark-bilevel", include_str!("../experiments/benchmark-bilevel.toml")),

@@ -94,6 +94,9 @@ impl Kept {
             kept.into_iter().map(|at| (short(line[at].x), short(line[at].y))).collect()
         };
         let set = manifest.overrides.iter().map(|change| format!(" --set {change}"));
+        let seeds = manifest.seeds.len();
+        // `--seeds` counts from 0; others stand in the file.
+        let counted = manifest.seeds.iter().copied().eq(0..seeds as u64);
         let machine = &manifest.machine;
         // Manifests of old have the seconds of their last sitting, but those of all runs, which go one after
         // the other on a device.
@@ -103,9 +106,9 @@ impl Kept {
             name: manifest.name.clone(),
             title: manifest.title.clone(),
             command: format!(
-                "dibo run {} --seeds {}{}{}",
+                "dibo run {}{}{}{}",
                 manifest.name,
-                manifest.seeds.len(),
+                if counted { format!(" --seeds {seeds}") } else { String::new() },
                 set.collect::<String>(),
                 if device.is_some() { " --device cuda" } else { "" }
             ),
@@ -119,7 +122,7 @@ impl Kept {
                 machine.system
             ),
             seconds: short(manifest.seconds.max(runs)),
-            seeds: manifest.seeds.len(),
+            seeds,
             metric: manifest.metrics.first().map_or(String::new(), |metric| match metric.unit.as_str() {
                 "" => metric.label.clone(),
                 unit => format!("{} ({unit})", metric.label),

@@ -53,6 +53,8 @@ const PARTS: &[Part] = &[
         "test errors of MNIST cleaning beside ours (needs the data)",
     ),
     ("published by others", "bome", "linear baselines at 50 % noise beside ours (needs the data)"),
+    ("claimed by others", "authors-policy", "SPARKLE's and D-SOBA's claims on policy evaluation"),
+    ("claimed by others", "authors-cleaning", "the same on cleaning wrong labels"),
 ];
 
 /// Said where nothing is kept.
@@ -69,6 +71,11 @@ pub(crate) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) 
     text += &line(vec!["---".into(); head.len()]);
     rows.into_iter().for_each(|row| text += &line(row.iter().map(|c| cell(c)).collect()));
     text
+}
+
+/// A claim in plain words.
+pub(crate) fn statement(id: &str) -> &'static str {
+    JUDGES.iter().find(|judge| judge.id == id).map_or("", |judge| judge.statement)
 }
 
 fn count(seeds: usize) -> String {

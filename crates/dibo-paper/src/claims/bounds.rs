@@ -60,6 +60,7 @@ bounds! {
     BENCH_POINTS = 0.7, "BENCH", "points from the published error", "their seeds differ by that much";
     BOME_POINTS = 1.0, "BOME", "points from the published accuracy",
         "another optimiser and another stopping rule";
+    MIXED_SAME = 1.0, "S5", "points between the accuracies", "“similar”: curves that overlap to the eye";
     NEAR_ZERO = 10.0, "B2", "accuracy in % that counts as near 0", "a fifth of what guessing gives";
     REVIEWS_LEVEL = 75.0, "B3", "accuracy in % to reach",
         "between guessing and the 82 to 85 that all end near";

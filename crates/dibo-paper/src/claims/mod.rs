@@ -1,4 +1,5 @@
 //! The paper's claims: one short function each, from the numbers of a results folder alone.
+mod authors;
 mod bounds;
 mod cleaning;
 mod double_loop;
@@ -94,6 +95,45 @@ pub const JUDGES: &[Judge] = &[
     ),
     Judge::new("BENCH", "benchmark_bilevel's published test errors of MNIST cleaning", outside::bench),
     Judge::new("BOME", "BOME's published accuracies of linear baselines at 50 % noise", outside::bome),
+    Judge::new(
+        "S1",
+        "SPARKLE's authors: ED and EXTRA end nearer the solution than gradient tracking and D-SOBA",
+        authors::s1,
+    ),
+    Judge::new(
+        "S2",
+        "SPARKLE's authors: mixed strategies (ED for y and z, gradient tracking for x) gain over gradient \
+        tracking alone",
+        authors::s2,
+    ),
+    Judge::new(
+        "S3",
+        "SPARKLE's authors: on policy evaluation ED and EXTRA end lower than MDBO and SLDBO",
+        authors::s3,
+    ),
+    Judge::new(
+        "S4",
+        "SPARKLE's authors: on cleaning ED and EXTRA are more accurate than D-SOBA, MA-DSBO and MDBO for \
+        the same gradients",
+        authors::s4,
+    ),
+    Judge::new("S5", "SPARKLE's authors: on cleaning mixed strategies are as accurate as ED", authors::s5),
+    Judge::new(
+        "D1",
+        "D-SOBA's authors: a better connected network and more alike agents help it",
+        authors::d1,
+    ),
+    Judge::new(
+        "D2",
+        "D-SOBA's authors: without inner loops it ends nearer the solution than MA-DSBO for the same \
+        gradients",
+        authors::d2,
+    ),
+    Judge::new(
+        "D3",
+        "D-SOBA's authors: on cleaning it is more accurate than MA-DSBO and MDBO for the same gradients",
+        authors::d3,
+    ),
     Judge::new("T1", "min ‖∇F*‖² falls at least as fast as K^−2/3", theory::t1),
     Judge::new("T2", "The mean consensus error falls at least as fast as K^−1", theory::t2),
     Judge::new(

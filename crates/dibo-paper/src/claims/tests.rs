@@ -1,5 +1,6 @@
 //! Judges on small made-up results: every verdict that each can give, and what they say when series are
 //! missing.
+mod authors;
 mod numbers;
 
 use super::*;
@@ -27,6 +28,8 @@ struct Fake {
     slow: f64,
     /// More metrics with the same values.
     also: &'static [&'static str],
+    /// Gradients an iteration.
+    gradients: u64,
 }
 
 fn fake(algorithm: &'static str, settings: &[(&'static str, &str)]) -> Fake {
@@ -44,6 +47,7 @@ fn fake(algorithm: &'static str, settings: &[(&'static str, &str)]) -> Fake {
         spread: 0.0,
         slow: 0.0,
         also: &[],
+        gradients: 1,
     }
 }
 
@@ -95,7 +99,7 @@ impl Fake {
             iterations: iterations as usize,
             seconds: self.iterations as f64 * self.pace() * self.factor(seed),
             bytes: self.bytes * self.iterations as u64,
-            gradients: 1,
+            gradients: self.gradients * self.iterations as u64,
             products: 0,
             state_bytes: self.state,
             memory: MemoryUse {
@@ -750,7 +754,7 @@ fn praise_of_accuracies() -> Vec<Praise> {
 }
 
 fn praise() -> Vec<Praise> {
-    praise_of_errors().into_iter().chain(praise_of_accuracies()).collect()
+    praise_of_errors().into_iter().chain(praise_of_accuracies()).chain(authors::praise()).collect()
 }
 
 #[test]

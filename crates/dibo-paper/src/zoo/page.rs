@@ -1,10 +1,11 @@
 //! The page of the zoo, made of what is kept. No number of its tables is typed by hand.
 use super::{Cell, NETWORKS, TASKS, Task, ZooKept, file, reason};
-use crate::page::table;
+use crate::kept::{End, Kept};
+use crate::page::{statement, table};
 use dibo_report::report::words::number;
 
-/// The whole page.
-pub fn page(kept: &[ZooKept]) -> String {
+/// The whole page, of the zoo's results and of those that judge what other authors claim.
+pub fn page(kept: &[ZooKept], judged: &[Kept]) -> String {
     let mut text = format!("{}\n## Which to take when\n\n{}\n", include_str!("head.md"), which(kept));
     text += include_str!("which.md");
     for task in TASKS {
@@ -14,7 +15,61 @@ pub fn page(kept: &[ZooKept]) -> String {
             None => text += "Not kept yet.\n",
         }
     }
+    text + &authors(judged)
+}
+
+/// The claims of SPARKLE's and D-SOBA's authors on tasks like theirs.
+fn authors(judged: &[Kept]) -> String {
+    let mut text = format!("\n## What other authors claim\n\n{}", include_str!("authors.md"));
+    for name in ["authors-policy", "authors-cleaning"] {
+        text += &match judged.iter().find(|k| k.name == name) {
+            Some(k) => of_authors(k),
+            None => format!("\n`{name}`: not kept yet.\n"),
+        };
+    }
     text
+}
+
+/// Verdicts and ends of one of their tasks.
+fn of_authors(k: &Kept) -> String {
+    let mut text = format!(
+        "\n### {}\n\n`dibo run {}`: {} seeds, {:.0} s, dibo {}, {}, {}.\n\n",
+        k.title, k.name, k.seeds, k.seconds, k.version, k.date, k.machine
+    );
+    let claims = k.claims.iter().map(|claim| {
+        let number = if claim.number.is_empty() { &claim.reading } else { &claim.number };
+        vec![claim.id.clone(), statement(&claim.id).into(), format!("**{}**", claim.verdict), number.clone()]
+    });
+    text += &table(&["id", "claim", "verdict", "number"], claims);
+    let digits = if k.metric.contains('%') { 1 } else { 4 };
+    let end = |e: &End| {
+        let end = e.last.map(|(mean, sd)| format!("{mean:.digits$} ± {sd:.digits$}"));
+        let lost = if e.outcomes.contains("diverged") { format!(" ({})", e.outcomes) } else { String::new() };
+        end.unwrap_or("–".into()) + &lost
+    };
+    text += &format!(
+        "\nThe {} at the end, mean ± standard deviation over seeds (the claims' numbers are means over \
+        the last tenth of the way; [how to read them](paper.md#how-to-read-the-numbers)):\n\n",
+        k.metric
+    );
+    text + &by_place(k.ends.iter().map(|e| (e.label.as_str(), end(e))))
+}
+
+/// A line for each method and a column for each place, of labels such as `FAB case=ring-10`.
+fn by_place<'a>(ends: impl Iterator<Item = (&'a str, String)>) -> String {
+    let (mut places, mut rows): (Vec<&str>, Vec<(&str, Vec<String>)>) = (vec!["method"], Vec::new());
+    for (label, end) in ends {
+        let (method, place) = label.rsplit_once(' ').unwrap_or((label, ""));
+        let place = place.strip_prefix("case=").unwrap_or(place);
+        if !places.contains(&place) {
+            places.push(place);
+        }
+        match rows.iter_mut().find(|row| row.0 == method) {
+            Some(row) => row.1.push(end),
+            None => rows.push((method, vec![end])),
+        }
+    }
+    table(&places, rows.into_iter().map(|(method, ends)| [vec![method.to_string()], ends].concat()))
 }
 
 /// The metric at the end in words, and what is good enough.
