@@ -31,7 +31,11 @@ const PARTS: &[Part] = &[
     ("figure FMnet", "fmnet", "the same over sparse networks"),
     ("figure BERTSUM", "imdb", "ten BERTs on IMDB with wrong labels (needs the data and a GPU)"),
     ("figure BERTSUM (a), 20 epochs", "imdb-long", "its first panel for as long as printed"),
-    ("figure on BERT's runtime", "imdb-cr", "the same by time at small and large corruption rates"),
+    (
+        "figure on BERT's runtime",
+        "imdb-cr",
+        "the same by time at small and large corruption rates (three runs at a time on one GPU)",
+    ),
     (
         "figure on the model size",
         "model-size",
