@@ -1,5 +1,7 @@
 //! Cleaning problems on the device: the host's problem says which samples are whose and when; gradients and
 //! metrics are computed on the GPU.
+mod soba;
+
 use crate::batches::{Batch, Gradients, Pass, Place, Samples};
 use crate::bert::{DeviceBert, Sizes};
 use crate::gpu::{Gpu, arguments};
@@ -46,19 +48,19 @@ pub struct DeviceLearning {
 }
 
 /// What a pass writes, for one at a time.
-pub(crate) struct Work {
-    pub model: DeviceModel,
-    pub batch: Batch,
-    pub places: Vec<Place>,
+struct Work {
+    model: DeviceModel,
+    batch: Batch,
+    places: Vec<Place>,
 }
 
-pub(crate) enum DeviceModel {
+enum DeviceModel {
     Mlp(Box<Mlp>),
     Bert(Box<DeviceBert>),
 }
 
 impl DeviceModel {
-    pub fn begin(&mut self) {
+    fn begin(&mut self) {
         if let DeviceModel::Mlp(mlp) = self {
             mlp.begin();
         }
@@ -72,7 +74,7 @@ impl DeviceModel {
         }
     }
 
-    pub fn pass(&mut self, p: &Pass<'_>) {
+    fn pass(&mut self, p: &Pass<'_>) {
         if p.used == 0 {
             return p.samples.bytes.gpu().fail("a pass over no samples");
         }
@@ -186,7 +188,7 @@ fn device_model(gpu: &Arc<Gpu>, host: &Learning<f32>, precision: Precision) -> R
 
 /// Lays out the agents' places, each with the factor of its mean: first those of training, then those of
 /// validation. Says how many of an agent's are for training.
-pub(crate) fn lay(places: &mut Vec<Place>, lists: &[[Vec<Place>; 2]]) -> usize {
+fn lay(places: &mut Vec<Place>, lists: &[[Vec<Place>; 2]]) -> usize {
     let most = |part: usize| lists.iter().map(|l| l[part].len()).max().unwrap_or(0);
     let sizes = [most(0), most(1)];
     places.clear();
@@ -230,34 +232,17 @@ impl DeviceLearning {
         gpu.health().map(|()| problem)
     }
 
-    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
-        &self.gpu
-    }
-
-    pub(crate) fn host(&self) -> &Learning<f32> {
-        &self.host
-    }
-
-    pub(crate) fn precision(&self) -> Precision {
-        self.precision
-    }
-
-    /// What is trained and validated on.
-    pub(crate) fn samples(&self) -> &Samples {
-        &self.data
-    }
-
     /// Weights of a batch's losses under this ψ, or without one.
-    pub(crate) fn weigh(&self, batch: &Batch, psi: u64) {
+    fn weigh(&self, batch: &Batch, psi: u64) {
         batch.weigh(&self.weigh, psi, self.starts.at());
     }
 
-    pub(crate) fn work(&self) -> MutexGuard<'_, Work> {
+    fn work(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The place of one of an agent's samples in a batch.
-    pub(crate) fn place(&self, agent: usize, place: usize, factor: f64) -> Place {
+    fn place(&self, agent: usize, place: usize, factor: f64) -> Place {
         let (sample, label) = self.host.sample(agent, place);
         let own = if place < self.host.dealt().hands[agent].train.len() { place as i32 } else { -1 };
         Place { sample: sample as i32, own, label: i32::from(label), factor: factor as f32 }
@@ -408,7 +393,7 @@ impl DeviceLearning {
     }
 
     /// ψ's directions, from the difference of two losses, times a scale of each agent if there are any.
-    pub(crate) fn psi_directions(&self, dx: u64, psi: u64, batch: &Batch, losses: [u64; 2], scales: u64) {
+    fn psi_directions(&self, dx: u64, psi: u64, batch: &Batch, losses: [u64; 2], scales: u64) {
         let (table, starts, [of_y, of_z]) = (batch.table(), self.starts.at(), losses);
         let (each, train, total) = (batch.each as i32, batch.train as i32, batch.total() as i32);
         self.gpu.launch(
@@ -421,7 +406,7 @@ impl DeviceLearning {
     }
 
     /// The agents' own part of a stack, which is ψ in every cleaning problem.
-    pub(crate) fn private<'a>(&self, stack: &'a Stack<f32, 3>) -> Option<&'a DeviceRows> {
+    fn private<'a>(&self, stack: &'a Stack<f32, 3>) -> Option<&'a DeviceRows> {
         let rows = self.gpu.require(stack.private.as_ref(), "a stack without ψ in a cleaning problem")?;
         DeviceRows::required(&self.gpu, rows)
     }

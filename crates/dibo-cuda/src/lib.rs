@@ -16,7 +16,6 @@ mod mlp;
 mod network;
 mod products;
 mod rows;
-mod soba;
 mod sticky;
 
 pub use gpu::Gpu;

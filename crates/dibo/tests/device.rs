@@ -1,5 +1,5 @@
-//! Cells whose rows lie on a device. The device here is a shelf in host memory, so that whatever a method does
-//! there can be held against the host.
+//! Cells whose rows lie on a device. The device here is a shelf in host memory, so that whatever a method
+//! does there can be held against the host.
 use dibo::Result;
 use dibo::algorithm::cell::{Cell, Recipe};
 use dibo::algorithm::free::Free;

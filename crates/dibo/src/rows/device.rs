@@ -24,9 +24,9 @@ pub trait OnDevice<T>: Debug + Send + Sync {
     fn sub_scaled_columns(&mut self, factors: &[T], other: &dyn OnDevice<T>);
     /// `self = other / weight`: one number per row.
     fn divide_into(&mut self, other: &dyn OnDevice<T>, weights: &[T]);
-    /// `self = keep · self + scale · other`, in these columns from those that begin at `from` in `other`, which
-    /// may have another width; in all rows as they are where no columns are named. With `keep` 0 what was there
-    /// counts for nothing, whatever it was.
+    /// `self = keep · self + scale · other`, in these columns from those that begin at a place of `other`,
+    /// which may have another width; in all rows as they are where no columns are named. With `keep` 0 what
+    /// was there counts for nothing, whatever it was.
     fn blend(&mut self, keep: T, scale: T, other: &dyn OnDevice<T>, columns: Option<(Range<usize>, usize)>);
     /// Shrinks what a row has in these columns to this norm where it is longer.
     fn keep_in_ball(&mut self, columns: Range<usize>, radius: f64);

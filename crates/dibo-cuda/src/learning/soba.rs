@@ -1,8 +1,8 @@
 //! SOBA's directions on the device: dy = ∇ᵧg, dz = ∇²ᵧᵧg z − ∇ᵧf, dψ = −∇²ψᵧg z. An MLP has the products by
 //! themselves, in one pass; any model has them as differences of gradients.
+use super::{DeviceLearning, DeviceModel, Precision, Work, lay};
 use crate::batches::{Batch, Gradients, Pass, Place};
 use crate::gpu::arguments;
-use crate::learning::{DeviceLearning, DeviceModel, Precision, Work, lay};
 use crate::memory::DeviceMemory;
 use crate::mlp::Tangent;
 use crate::rows::DeviceRows;
@@ -25,7 +25,7 @@ struct Addresses {
 const STEP: f64 = 4.93e-3;
 
 impl DeviceLearning {
-    pub(crate) fn device_soba(
+    pub(super) fn device_soba(
         &self,
         at: At<'_>,
         by: Products,
@@ -38,7 +38,7 @@ impl DeviceLearning {
             Products::Exact => (STEP, true),
             Products::Differences { delta, relative } => (delta, relative),
         };
-        if !own && self.precision() == Precision::Bf16 {
+        if !own && self.precision == Precision::Bf16 {
             return Err(Error::Unsupported(
                 "differences of gradients that have more than 16 bits (take --precision tf32)",
             ));
@@ -48,7 +48,7 @@ impl DeviceLearning {
 
     fn addresses(&self, v: &Stack<f32, 3>, d: &Stack<f32, 3>) -> Option<Addresses> {
         let (v_rows, d_rows) =
-            (DeviceRows::required(self.gpu(), &v.shared)?, DeviceRows::required(self.gpu(), &d.shared)?);
+            (DeviceRows::required(&self.gpu, &v.shared)?, DeviceRows::required(&self.gpu, &d.shared)?);
         let of = |rows: &DeviceRows, variable: usize| rows.at() + 4 * v.cut(variable).start as u64;
         Some(Addresses {
             y: of(v_rows, 1),
@@ -63,7 +63,7 @@ impl DeviceLearning {
     /// The agents' training and validation samples of an iteration, each with the factor of its mean.
     fn lists(&self, at: At<'_>) -> Vec<[Vec<Place>; 2]> {
         let of = |agent: &usize| {
-            self.host().bilevel_batch(*agent, at.k).map(|list| {
+            self.host.bilevel_batch(*agent, at.k).map(|list| {
                 let each = 1.0 / list.len() as f64;
                 list.into_iter().map(|p| self.place(*agent, p, each)).collect()
             })
@@ -72,7 +72,7 @@ impl DeviceLearning {
     }
 
     fn soba_by_tangents(&self, at: At<'_>, v: &Stack<f32, 3>, d: &Stack<f32, 3>) -> Option<()> {
-        let Task::Cleaning { tau, .. } = self.host().task() else { return None };
+        let Task::Cleaning { tau, .. } = self.host.task() else { return None };
         let (a, [psi, dx]) = (self.addresses(v, d)?, [self.private(v)?, self.private(d)?]);
         let Work { model, batch, places } = &mut *self.work();
         let DeviceModel::Mlp(mlp) = model else { return None };
@@ -81,16 +81,16 @@ impl DeviceLearning {
         self.weigh(batch, psi.at());
         mlp.begin();
         // TF32 would turn units near zero on and off, and with them whole parts of the products.
-        self.gpu().full_precision(true);
+        self.gpu.full_precision(true);
         mlp.soba(&Tangent {
-            samples: self.samples(),
+            samples: &self.data,
             batch,
             points: [a.y, a.z],
             directions: [a.dy, a.dz],
             stride: a.stride,
             weight_decay: tau as f32,
         });
-        self.gpu().full_precision(false);
+        self.gpu.full_precision(false);
         dx.memory().clear();
         self.psi_directions(dx.at(), psi.at(), batch, [0, batch.losses(0)], 0);
         Some(())
@@ -103,9 +103,9 @@ impl DeviceLearning {
         v: &Stack<f32, 3>,
         d: &Stack<f32, 3>,
     ) -> Option<()> {
-        let Task::Cleaning { tau, .. } = self.host().task() else { return None };
+        let Task::Cleaning { tau, .. } = self.host.task() else { return None };
         let (a, [psi, dx]) = (self.addresses(v, d)?, [self.private(v)?, self.private(d)?]);
-        let (gpu, agents, decay) = (self.gpu(), at.owned.len(), tau as f32);
+        let (gpu, agents, decay) = (&self.gpu, at.owned.len(), tau as f32);
         let deltas = self.deltas((delta, relative), v)?;
         let host = |f: &dyn Fn(f64) -> f64| -> Vec<f32> { deltas.iter().map(|d| f(*d) as f32).collect() };
         let [ahead, back, scales] = [host(&|d| d), host(&|d| -d), host(&|d| 0.5 / d)];
@@ -131,7 +131,7 @@ impl DeviceLearning {
         let mut pass = |batch: &Batch, losses: usize, parameters: u64, to: u64, weight_decay: f32| {
             model.begin();
             model.pass(&Pass {
-                samples: self.samples(),
+                samples: &self.data,
                 batch,
                 losses,
                 used: batch.each,
@@ -170,7 +170,7 @@ impl DeviceLearning {
 
     /// δ of each agent.
     fn deltas(&self, (delta, relative): (f64, bool), v: &Stack<f32, 3>) -> Option<Vec<f64>> {
-        let rows = DeviceRows::required(self.gpu(), &v.shared)?;
+        let rows = DeviceRows::required(&self.gpu, &v.shared)?;
         if !relative {
             return Some(vec![delta; rows.count()]);
         }
