@@ -3,6 +3,7 @@
 //! near to the host's as it should be, or if the GPU fails.
 use dibo::algorithm::Algorithm;
 use dibo::algorithm::cell::Cell;
+use dibo::algorithm::direction::{Call, Direction, Soba, SobaFd};
 use dibo::algorithm::fab::Fab;
 use dibo::algorithm::published::*;
 use dibo::algorithm::push_pull_soba::PushPullSoba;
@@ -228,33 +229,14 @@ fn soba_on_host(
     v: &Stack<f32, 3>,
     d: &mut Stack<f32, 3>,
 ) -> dibo::Result<()> {
+    let rule: Box<dyn Direction<f32>> = match by {
+        Products::Exact => Box::new(Soba),
+        Products::Differences { delta, relative } => Box::new(SobaFd { delta, relative }),
+    };
     for agent in at.owned {
-        let ([x, y, z], [dx, dy, dz]) = (v.row(*agent), d.row_mut(*agent));
-        let (mut gx, mut gy) = (vec![0.0; x.len()], vec![0.0; y.len()]);
-        let (mut hx, mut hy) = (gx.clone(), gy.clone());
-        match (by, host.second_order()) {
-            (Products::Exact, Some(second)) => {
-                second.yy(*agent, at.k, x, y, z, &mut hy)?;
-                second.xy(*agent, at.k, x, y, z, &mut hx)?;
-            }
-            (Products::Differences { delta, .. }, _) => {
-                let norm = |v: &[f32]| v.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>().sqrt();
-                let delta = delta * (1.0 + norm(y)) / norm(z);
-                for sign in [1.0, -1.0] {
-                    let step = (sign * delta) as f32;
-                    let point: Vec<f32> = y.iter().zip(z).map(|(y, z)| y + step * z).collect();
-                    host.grad_g(*agent, at.k, x, &point, &mut gx, &mut gy)?;
-                    let scale = (sign * 0.5 / delta) as f32;
-                    hx.iter_mut().zip(&gx).for_each(|(h, g)| *h += scale * g);
-                    hy.iter_mut().zip(&gy).for_each(|(h, g)| *h += scale * g);
-                }
-            }
-            _ => {}
-        }
-        host.grad_g(*agent, at.k, x, y, &mut gx, dy)?;
-        host.grad_f(*agent, at.k, x, y, &mut gx, &mut gy)?;
-        (0..x.len()).for_each(|i| dx[i] = gx[i] - hx[i]);
-        (0..y.len()).for_each(|i| dz[i] = hy[i] - gy[i]);
+        let (v, call) = (v.row(*agent), Call { agent: *agent, k: at.k, only: None });
+        let mut workspace = vec![0.0; rule.workspace(v[0].len(), v[1].len())];
+        rule.of_agent(host, call, v, d.row_mut(*agent), &mut workspace)?;
     }
     Ok(())
 }

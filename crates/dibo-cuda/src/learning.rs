@@ -248,6 +248,17 @@ impl DeviceLearning {
         Place { sample: sample as i32, own, label: i32::from(label), factor: factor as f32 }
     }
 
+    /// The agents' training and validation samples of an iteration, each with its factor in the penalty.
+    fn lists(&self, at: At<'_>, penalty: Penalty) -> Vec<[Vec<Place>; 2]> {
+        let of = |agent: &usize| {
+            let [train, validation] = self.host.bilevel_batch(*agent, at.k);
+            let (g, f) = (penalty.g / train.len() as f64, penalty.f / validation.len() as f64);
+            [(train, g), (validation, f)]
+                .map(|(list, factor)| list.into_iter().map(|p| self.place(*agent, p, factor)).collect())
+        };
+        at.owned.iter().map(of).collect()
+    }
+
     /// How many of some samples, each with a label, models guess right, and the loss of each: model by model,
     /// `models` of them `stride` numbers apart, so that with more than one the losses lie piece by piece.
     fn told(
@@ -360,17 +371,7 @@ impl DeviceLearning {
         let to = DeviceRows::required(&self.gpu, &d.shared)?;
         let [psi, dx] = [self.private(v)?, self.private(d)?];
         let Work { model, batch, places } = &mut *self.work();
-        let lists: Vec<[Vec<Place>; 2]> = at
-            .owned
-            .iter()
-            .map(|agent| {
-                let [train, validation] = self.host.bilevel_batch(*agent, at.k);
-                let (g, f) = (penalty.g / train.len() as f64, penalty.f / validation.len() as f64);
-                [(train, g), (validation, f)]
-                    .map(|(list, factor)| list.into_iter().map(|p| self.place(*agent, p, factor)).collect())
-            })
-            .collect();
-        let train = lay(places, &lists);
+        let train = lay(places, &self.lists(at, penalty));
         batch.fill(places, at.owned.len(), train);
         self.weigh(batch, psi.at());
         model.begin();

@@ -2,6 +2,7 @@
 //! does there can be held against the host.
 use dibo::Result;
 use dibo::algorithm::cell::{Cell, Recipe};
+use dibo::algorithm::direction::{Call, Direction, Soba, SobaFd};
 use dibo::algorithm::free::Free;
 use dibo::algorithm::published::*;
 use dibo::algorithm::push_pull_soba::PushPullSoba;
@@ -30,6 +31,11 @@ fn shelf(rows: &dyn OnDevice<f64>) -> &Shelf {
     rows.any().downcast_ref().expect("a shelf")
 }
 
+/// ‖a − b‖².
+fn squares(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
+}
+
 impl Shelf {
     fn stride(&self) -> usize {
         self.starts[1]
@@ -37,6 +43,11 @@ impl Shelf {
 
     fn with(&mut self, other: &dyn OnDevice<f64>, job: impl Fn(&mut f64, f64)) {
         self.numbers.iter_mut().zip(&shelf(other).numbers).for_each(|(a, b)| job(a, *b));
+    }
+
+    /// Some columns of each row.
+    fn rows(&self, columns: &Range<usize>) -> Vec<&[f64]> {
+        self.numbers.chunks(self.stride()).map(|row| &row[columns.clone()]).collect()
     }
 
     /// One step for each column.
@@ -118,16 +129,22 @@ impl OnDevice<f64> for Shelf {
         }
     }
 
-    fn mean(&self, _: Range<usize>) -> Vec<f64> {
-        unimplemented!("no metric is asked for here")
+    fn mean(&self, columns: Range<usize>) -> Vec<f64> {
+        let rows = self.rows(&columns);
+        columns.enumerate().map(|(c, _)| rows.iter().map(|r| r[c]).sum::<f64>() / rows.len() as f64).collect()
     }
 
-    fn consensus_error(&self, _: Range<usize>) -> f64 {
-        unimplemented!("no metric is asked for here")
+    fn consensus_error(&self, columns: Range<usize>) -> f64 {
+        let (mean, rows) = (self.mean(columns.clone()), self.rows(&columns));
+        rows.iter().map(|row| squares(row, &mean)).sum::<f64>() / rows.len() as f64
     }
 
-    fn gap(&self, _: Range<usize>, _: &dyn OnDevice<f64>) -> (f64, f64) {
-        unimplemented!("no metric is asked for here")
+    fn gap(&self, columns: Range<usize>, other: &dyn OnDevice<f64>) -> (f64, f64) {
+        let (other, count) = (shelf(other), self.rows(&columns).len() as f64);
+        let [own, others] = [self.mean(columns.clone()), other.mean(columns.clone())];
+        let zero = vec![0.0; columns.len()];
+        let sizes = other.rows(&columns).iter().map(|row| squares(row, &zero).sqrt()).sum();
+        (count * squares(&own, &others).sqrt(), sizes)
     }
 
     fn any(&self) -> &dyn Any {
@@ -210,12 +227,16 @@ fn mix(mixing: &Mixing<f64>, lane: &mut Lane<'_, f64>) {
     }
 }
 
-/// A problem that computes where the rows lie.
-struct There<P>(P);
+/// A problem that computes where the rows lie: the penalty's directions, and SOBA's if it has them.
+struct There<P> {
+    problem: P,
+    soba: bool,
+}
 
 impl<P: Bilevel<f64>> There<P> {
     fn home(&self, away: &Stack<f64, 3>) -> Stack<f64, 3> {
-        let mut stack = Stack::zeros(away.count(), &self.0.upper(), &[self.0.lower(), self.0.lower()]);
+        let mut stack =
+            Stack::zeros(away.count(), &self.problem.upper(), &[self.problem.lower(), self.problem.lower()]);
         stack.shared.restore(&away.shared.to_vec()).expect("as many");
         if let (Some(to), Some(from)) = (&mut stack.private, &away.private) {
             to.restore(&from.to_vec()).expect("as many");
@@ -233,15 +254,15 @@ fn bring(to: &mut Stack<f64, 3>, from: &Stack<f64, 3>) {
 
 impl<P: Bilevel<f64>> Bilevel<f64> for There<P> {
     fn agents(&self) -> usize {
-        self.0.agents()
+        self.problem.agents()
     }
 
     fn upper(&self) -> Upper {
-        self.0.upper()
+        self.problem.upper()
     }
 
     fn lower(&self) -> usize {
-        self.0.lower()
+        self.problem.lower()
     }
 
     fn grad_f(&self, _: usize, _: usize, _: &[f64], _: &[f64], _: &mut [f64], _: &mut [f64]) -> Result<()> {
@@ -260,7 +281,7 @@ impl<P: Bilevel<f64>> Bilevel<f64> for There<P> {
         d: &mut Stack<f64, 3>,
     ) -> Result<()> {
         let mut home = self.home(d);
-        self.0.penalty_directions(at, penalty, &self.home(v), &mut home)?;
+        self.problem.penalty_directions(at, penalty, &self.home(v), &mut home)?;
         bring(d, &home);
         Ok(())
     }
@@ -272,49 +293,33 @@ impl<P: Bilevel<f64>> Bilevel<f64> for There<P> {
         v: &Stack<f64, 3>,
         d: &mut Stack<f64, 3>,
     ) -> Result<bool> {
+        if !self.soba {
+            return Ok(false);
+        }
+        let rule: Box<dyn Direction<f64>> = match by {
+            Products::Exact => Box::new(Soba),
+            Products::Differences { delta, relative } => Box::new(SobaFd { delta, relative }),
+        };
         let (v, mut home) = (self.home(v), self.home(d));
         for (row, agent) in at.owned.iter().enumerate() {
-            let ([x, y, z], [dx, dy, dz]) = (v.row(row), home.row_mut(row));
-            let (mut gx, mut gy) = (vec![0.0; x.len()], vec![0.0; y.len()]);
-            let (mut hx, mut hy) = (gx.clone(), gy.clone());
-            match by {
-                Products::Exact => {
-                    let second = self.0.second_order().expect("it has products");
-                    second.yy(*agent, at.k, x, y, z, &mut hy)?;
-                    second.xy(*agent, at.k, x, y, z, &mut hx)?;
-                }
-                Products::Differences { delta, relative } => {
-                    let norm = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
-                    let scaled = if relative && norm(z) > 0.0 { (1.0 + norm(y)) / norm(z) } else { 1.0 };
-                    let delta = delta * scaled;
-                    for sign in [1.0, -1.0] {
-                        let point: Vec<f64> = y.iter().zip(z).map(|(y, z)| y + sign * delta * z).collect();
-                        self.0.grad_g(*agent, at.k, x, &point, &mut gx, &mut gy)?;
-                        let scale = sign * 0.5 / delta;
-                        hx.iter_mut().zip(&gx).for_each(|(h, g)| *h += scale * g);
-                        hy.iter_mut().zip(&gy).for_each(|(h, g)| *h += scale * g);
-                    }
-                }
-            }
-            self.0.grad_g(*agent, at.k, x, y, &mut gx, dy)?;
-            self.0.grad_f(*agent, at.k, x, y, &mut gx, &mut gy)?;
-            (0..x.len()).for_each(|i| dx[i] = gx[i] - hx[i]);
-            (0..y.len()).for_each(|i| dz[i] = hy[i] - gy[i]);
+            let (v, call) = (v.row(row), Call { agent: *agent, k: at.k, only: None });
+            let mut workspace = vec![0.0; rule.workspace(v[0].len(), v[1].len())];
+            rule.of_agent(&self.problem, call, v, home.row_mut(row), &mut workspace)?;
         }
         bring(d, &home);
         Ok(true)
     }
 
     fn second_order(&self) -> Option<&dyn SecondOrder<f64>> {
-        self.0.second_order()
+        self.problem.second_order()
     }
 
     fn start(&self) -> Start {
-        self.0.start()
+        self.problem.start()
     }
 }
 
-/// x, y and z of 12 iterations.
+/// The variables after 12 iterations, and what is measured of them.
 fn run(
     algorithm: &dyn Algorithm<f64>,
     problem: &dyn Bilevel<f64>,
@@ -322,8 +327,19 @@ fn run(
 ) -> Vec<Vec<f64>> {
     let mut state: Box<dyn State<f64>> = algorithm.start(problem, network, None).expect("it starts");
     (0..12).for_each(|k| state.step(k, problem, network).expect("it goes on"));
-    let of = |name: &str| state.views().iter().find(|v| v.name == name).map(|v| v.to_vecs().concat());
-    ["x", "y", "z", "v", "tx", "ty"].into_iter().filter_map(of).collect()
+    let views = state.views();
+    let wanted = ["x", "y", "z", "v", "tx", "ty"];
+    let of = |name: &&str| views.iter().find(|v| v.name == *name);
+    let mut all: Vec<_> = wanted.iter().filter_map(of).map(|v| v.to_vecs().concat()).collect();
+    let y = of(&"y").expect("a y");
+    let mean = y.mean().expect("rows of one width");
+    all.push(vec![y.consensus_error(&mean)]);
+    if let (Some(t), Some(d)) = (of(&"ty"), of(&"dy")) {
+        let (gap, sizes) = t.gap(d);
+        all.push(vec![gap, sizes]);
+    }
+    all.push(mean);
+    all
 }
 
 fn network(agents: usize) -> Simulator<f64> {
@@ -348,7 +364,7 @@ trait Pair {
 
 impl<P: Bilevel<f64>> Pair for There<P> {
     fn here(&self) -> &dyn Bilevel<f64> {
-        &self.0
+        &self.problem
     }
 
     fn there(&self) -> &dyn Bilevel<f64> {
@@ -358,7 +374,7 @@ impl<P: Bilevel<f64>> Pair for There<P> {
 
 /// With an x that is shared.
 fn quadratic() -> Box<dyn Pair> {
-    Box::new(There(Quadratic::random(3, 2, 5, 7, false)))
+    Box::new(There { problem: Quadratic::random(3, 2, 5, 7, false), soba: true })
 }
 
 /// With an x of each agent's own.
@@ -371,7 +387,7 @@ fn cleaning() -> Box<dyn Pair> {
     let dealt = Arc::new(deal.deal(data.clone(), data).expect("it is dealt"));
     let task = Task::Cleaning { tau: 0.01, psi: 0.2 };
     let problem = Learning::<f64>::new(dealt, Model::Mlp(5), task, Scaling::Standardised, 3);
-    Box::new(There(problem.expect("a problem").batch(4)))
+    Box::new(There { problem: problem.expect("a problem").batch(4), soba: true })
 }
 
 fn cell<R: Recipe + DeserializeOwned>(parameters: Value) -> Cell<R>
@@ -428,45 +444,7 @@ fn methods_on_a_device_go_where_they_go_on_the_host() {
 /// What a problem does not have on the device is an error, not a panic.
 #[test]
 fn directions_that_are_not_there_are_refused() {
-    struct Bare(Quadratic);
-    impl Bilevel<f64> for Bare {
-        fn agents(&self) -> usize {
-            Bilevel::agents(&self.0)
-        }
-
-        fn upper(&self) -> Upper {
-            Bilevel::upper(&self.0)
-        }
-
-        fn lower(&self) -> usize {
-            Bilevel::lower(&self.0)
-        }
-
-        fn grad_f(
-            &self,
-            i: usize,
-            k: usize,
-            x: &[f64],
-            y: &[f64],
-            gx: &mut [f64],
-            gy: &mut [f64],
-        ) -> Result<()> {
-            self.0.grad_f(i, k, x, y, gx, gy)
-        }
-
-        fn grad_g(
-            &self,
-            i: usize,
-            k: usize,
-            x: &[f64],
-            y: &[f64],
-            gx: &mut [f64],
-            gy: &mut [f64],
-        ) -> Result<()> {
-            self.0.grad_g(i, k, x, y, gx, gy)
-        }
-    }
-    let problem = Bare(Quadratic::random(3, 2, 5, 7, false));
+    let problem = There { problem: Quadratic::random(3, 2, 5, 7, false), soba: false };
     let soba = PushPullSoba { eta_x: 0.02.into(), eta_y: 0.05.into(), eta_v: None };
     let methods: [Box<dyn Algorithm<f64>>; 2] =
         [Box::new(cell::<DSoba>(json!({"theta": 0.3}))), Box::new(soba)];

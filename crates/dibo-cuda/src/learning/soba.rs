@@ -7,7 +7,7 @@ use crate::memory::DeviceMemory;
 use crate::mlp::Tangent;
 use crate::rows::DeviceRows;
 use dibo::problem::learning::Task;
-use dibo::problem::{At, Products};
+use dibo::problem::{At, Penalty, Products};
 use dibo::rows::Stack;
 use dibo::{Error, Result as Done};
 
@@ -23,6 +23,9 @@ struct Addresses {
 
 /// The third root of 32 bits' rounding, for products that a model has not by themselves: as on the host.
 const STEP: f64 = 4.93e-3;
+
+/// f and g as they are.
+const PLAIN: Penalty = Penalty { f: 1.0, g: 1.0 };
 
 impl DeviceLearning {
     pub(super) fn device_soba(
@@ -60,23 +63,12 @@ impl DeviceLearning {
         })
     }
 
-    /// The agents' training and validation samples of an iteration, each with the factor of its mean.
-    fn lists(&self, at: At<'_>) -> Vec<[Vec<Place>; 2]> {
-        let of = |agent: &usize| {
-            self.host.bilevel_batch(*agent, at.k).map(|list| {
-                let each = 1.0 / list.len() as f64;
-                list.into_iter().map(|p| self.place(*agent, p, each)).collect()
-            })
-        };
-        at.owned.iter().map(of).collect()
-    }
-
     fn soba_by_tangents(&self, at: At<'_>, v: &Stack<f32, 3>, d: &Stack<f32, 3>) -> Option<()> {
         let Task::Cleaning { tau, .. } = self.host.task() else { return None };
         let (a, [psi, dx]) = (self.addresses(v, d)?, [self.private(v)?, self.private(d)?]);
         let Work { model, batch, places } = &mut *self.work();
         let DeviceModel::Mlp(mlp) = model else { return None };
-        let train = lay(places, &self.lists(at));
+        let train = lay(places, &self.lists(at, PLAIN));
         batch.fill(places, at.owned.len(), train);
         self.weigh(batch, psi.at());
         mlp.begin();
@@ -116,7 +108,7 @@ impl DeviceLearning {
         let (width, stride) = (a.width as i64, a.stride as i64);
         let grid = (gpu.blocks(a.width, 256), agents as u32);
         let Work { model, batch, places } = &mut *self.work();
-        let lists = self.lists(at);
+        let lists = self.lists(at, PLAIN);
         let only = |part: usize| -> Vec<[Vec<Place>; 2]> {
             lists
                 .iter()
