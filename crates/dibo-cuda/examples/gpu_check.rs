@@ -257,7 +257,7 @@ fn soba(
         let mut there = on_device(network, d.clone());
         let at = At { k: 1, owned: &owned, threads: &threads };
         soba_on_host(host, at, by, v, &mut d).map_err(told)?;
-        device.soba_directions(at, by, &points, &mut there).map_err(told)?;
+        device.soba_directions(at, by, None, &points, &mut there).map_err(told)?;
         let (a, b) = (there.shared.to_vec(), d.shared.data());
         let part = |numbers: &[f32], variable: usize| -> Vec<f32> {
             let rows = numbers.chunks(d.shared.stride());

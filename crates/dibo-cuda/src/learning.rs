@@ -52,6 +52,8 @@ struct Work {
     model: DeviceModel,
     batch: Batch,
     places: Vec<Place>,
+    /// For differences of gradients, since the first.
+    away: Option<soba::Away>,
 }
 
 enum DeviceModel {
@@ -225,7 +227,7 @@ impl DeviceLearning {
             weigh,
             psi,
             precision,
-            work: Mutex::new(Work { model, batch: Batch::new(gpu, 1024), places: Vec::new() }),
+            work: Mutex::new(Work { model, batch: Batch::new(gpu, 1024), places: Vec::new(), away: None }),
             gpu: gpu.clone(),
             host,
         };
@@ -269,7 +271,7 @@ impl DeviceLearning {
         models: usize,
         which: &[(usize, u8)],
     ) -> (i64, Vec<f64>) {
-        let Work { model, batch, places } = &mut *self.work();
+        let Work { model, batch, places, .. } = &mut *self.work();
         let each = (model.texts().unwrap_or(4096) / models.max(1)).max(1);
         let (mut hits, mut all) = (0i64, Vec::with_capacity(which.len() * models));
         for piece in which.chunks(each) {
@@ -370,7 +372,7 @@ impl DeviceLearning {
         let weight_decay = (penalty.g * tau) as f32;
         let to = DeviceRows::required(&self.gpu, &d.shared)?;
         let [psi, dx] = [self.private(v)?, self.private(d)?];
-        let Work { model, batch, places } = &mut *self.work();
+        let Work { model, batch, places, .. } = &mut *self.work();
         let train = lay(places, &self.lists(at, penalty));
         batch.fill(places, at.owned.len(), train);
         self.weigh(batch, psi.at());
@@ -413,7 +415,7 @@ impl DeviceLearning {
     }
 
     fn device_gradients(&self, at: At<'_>, rows: &DeviceRows, to: &DeviceRows) {
-        let Work { model, batch, places } = &mut *self.work();
+        let Work { model, batch, places, .. } = &mut *self.work();
         let lists: Vec<[Vec<Place>; 2]> = at
             .owned
             .iter()
@@ -502,15 +504,16 @@ impl Bilevel<f32> for DeviceLearning {
         &self,
         at: At<'_>,
         by: Products,
+        only: Option<usize>,
         v: &Stack<f32, 3>,
         d: &mut Stack<f32, 3>,
     ) -> Done<bool> {
         if !v.on_device() {
-            return self.host.soba_directions(at, by, v, d);
+            return self.host.soba_directions(at, by, only, v, d);
         }
         self.health()?;
         // Rows that are missing on the device are a failure that the GPU keeps.
-        self.device_soba(at, by, v, d)?;
+        self.device_soba(at, by, only, v, d)?;
         self.health().map(|()| true)
     }
 

@@ -29,6 +29,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("tuning", include_str!("../experiments/tuning.toml")),
     ("tuning-why", include_str!("../experiments/tuning-why.toml")),
     ("fmcr", include_str!("../experiments/fmcr.toml")),
+    ("fmcr-simple", include_str!("../experiments/fmcr-simple.toml")),
     ("fmheter", include_str!("../experiments/fmheter.toml")),
     ("fmnet", include_str!("../experiments/fmnet.toml")),
     ("imdb", include_str!("../experiments/imdb.toml")),

@@ -27,6 +27,7 @@ const PARTS: &[Part] = &[
     ),
     ("why its τ does not settle", "tuning-why", "the same for many λ and τ"),
     ("figure FMCR", "fmcr", "label cleaning on Fashion-MNIST with an MLP (needs the data)"),
+    ("beside figure FMCR", "fmcr-simple", "simple ways of cleaning on its setting (needs the data)"),
     ("figure FMHETER", "fmheter", "the same over unlike agents"),
     ("figure FMnet", "fmnet", "the same over sparse networks"),
     ("figure BERTSUM", "imdb", "ten BERTs on IMDB with wrong labels (needs the data and a GPU)"),

@@ -118,7 +118,9 @@ mod with {
             };
             let algorithm: &dyn Algorithm<f32> = algorithm;
             let vectors = algorithm.vectors(blocks);
-            let need = dibo_cuda::need(&host, precision, vectors.lower + vectors.single)
+            // Two more for what has two levels and no penalty: SOBA's differences of gradients.
+            let away = if vectors.lower > 0 && algorithm.penalty_steps(0).is_none() { 2 } else { 0 };
+            let need = dibo_cuda::need(&host, precision, vectors.lower + vectors.single + away)
                 .map_err(anyhow::Error::msg)?;
             let (free, _) = self.gpu.memory();
             let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;

@@ -290,6 +290,7 @@ impl<P: Bilevel<f64>> Bilevel<f64> for There<P> {
         &self,
         at: At<'_>,
         by: Products,
+        only: Option<usize>,
         v: &Stack<f64, 3>,
         d: &mut Stack<f64, 3>,
     ) -> Result<bool> {
@@ -302,7 +303,7 @@ impl<P: Bilevel<f64>> Bilevel<f64> for There<P> {
         };
         let (v, mut home) = (self.home(v), self.home(d));
         for (row, agent) in at.owned.iter().enumerate() {
-            let (v, call) = (v.row(row), Call { agent: *agent, k: at.k, only: None });
+            let (v, call) = (v.row(row), Call { agent: *agent, k: at.k, only });
             let mut workspace = vec![0.0; rule.workspace(v[0].len(), v[1].len())];
             rule.of_agent(&self.problem, call, v, home.row_mut(row), &mut workspace)?;
         }

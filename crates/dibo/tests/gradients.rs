@@ -268,10 +268,10 @@ fn fused_soba_directions_are_gradients_and_products() {
         }
         let mut d = v.clone();
         let at = At { k: 3, owned: &[0, 1, 2, 3, 4], threads: &Threads::one() };
-        assert!(counted.soba_directions(at, Products::Exact, &v, &mut d).unwrap());
+        assert!(counted.soba_directions(at, Products::Exact, None, &v, &mut d).unwrap());
         assert!(
             counted
-                .soba_directions(at, Products::Differences { delta: 1e-3, relative: true }, &v, &mut d)
+                .soba_directions(at, Products::Differences { delta: 1e-3, relative: true }, None, &v, &mut d)
                 .unwrap()
         );
         assert_eq!((counted.calls().gradients, counted.calls().products), (5 * 2 + 5 * 4, 5 * 2));

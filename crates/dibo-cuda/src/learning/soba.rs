@@ -2,14 +2,16 @@
 //! themselves, in one pass; any model has them as differences of gradients.
 use super::{DeviceLearning, DeviceModel, Precision, Work, lay};
 use crate::batches::{Batch, Gradients, Pass, Place};
-use crate::gpu::arguments;
+use crate::gpu::{Gpu, arguments};
 use crate::memory::DeviceMemory;
 use crate::mlp::Tangent;
 use crate::rows::DeviceRows;
+use dibo::algorithm::direction::Y;
 use dibo::problem::learning::Task;
 use dibo::problem::{At, Penalty, Products};
 use dibo::rows::Stack;
 use dibo::{Error, Result as Done};
+use std::sync::Arc;
 
 /// What a stack's variables and directions have in common: where y and z begin in a row of each.
 struct Addresses {
@@ -21,20 +23,55 @@ struct Addresses {
     width: usize,
 }
 
+/// What differences need beside the state: a point in the place of y and gradients in the place of z, and three
+/// numbers of each agent.
+pub(super) struct Away {
+    room: DeviceMemory,
+    numbers: DeviceMemory,
+}
+
+impl Away {
+    fn new(gpu: &Arc<Gpu>, agents: usize, stride: usize) -> Self {
+        Away {
+            room: DeviceMemory::unset(gpu, 4 * agents * stride),
+            numbers: DeviceMemory::unset(gpu, 4 * 3 * agents),
+        }
+    }
+
+    /// δ, −δ and ½/δ of each agent: where each of the three begins.
+    fn take(&self, deltas: &[f64]) -> [u64; 3] {
+        let of = |f: &dyn Fn(f64) -> f64| -> Vec<f32> { deltas.iter().map(|d| f(*d) as f32).collect() };
+        self.numbers.write(0, &[of(&|d| d), of(&|d| -d), of(&|d| 0.5 / d)].concat());
+        std::array::from_fn(|i| self.numbers.at() + 4 * (i * deltas.len()) as u64)
+    }
+}
+
 /// The third root of 32 bits' rounding, for products that a model has not by themselves: as on the host.
 const STEP: f64 = 4.93e-3;
 
 /// f and g as they are.
 const PLAIN: Penalty = Penalty { f: 1.0, g: 1.0 };
 
+/// These lists without one of their parts: training samples alone (0) or validation samples alone (1).
+fn only(lists: &[[Vec<Place>; 2]], part: usize) -> Vec<[Vec<Place>; 2]> {
+    let of = |list: &[Vec<Place>; 2]| {
+        std::array::from_fn(|p| if p == part { list[p].clone() } else { Vec::new() })
+    };
+    lists.iter().map(of).collect()
+}
+
 impl DeviceLearning {
     pub(super) fn device_soba(
         &self,
         at: At<'_>,
         by: Products,
+        only: Option<usize>,
         v: &Stack<f32, 3>,
         d: &Stack<f32, 3>,
     ) -> Done<Option<()>> {
+        if only == Some(Y) {
+            return Ok(self.lower_gradients(at, v, d));
+        }
         let own = matches!(self.work().model, DeviceModel::Mlp(_));
         let (delta, relative) = match by {
             Products::Exact if own => return Ok(self.soba_by_tangents(at, v, d)),
@@ -63,10 +100,31 @@ impl DeviceLearning {
         })
     }
 
+    /// dy = ∇ᵧg alone.
+    fn lower_gradients(&self, at: At<'_>, v: &Stack<f32, 3>, d: &Stack<f32, 3>) -> Option<()> {
+        let Task::Cleaning { tau, .. } = self.host.task() else { return None };
+        let (a, psi) = (self.addresses(v, d)?, self.private(v)?);
+        let Work { model, batch, places, .. } = &mut *self.work();
+        let train = lay(places, &only(&self.lists(at, PLAIN), 0));
+        batch.fill(places, at.owned.len(), train);
+        self.weigh(batch, psi.at());
+        model.begin();
+        model.pass(&Pass {
+            samples: &self.data,
+            batch,
+            losses: 0,
+            used: batch.each,
+            parameters: a.y,
+            stride: a.stride,
+            gradients: Some(Gradients { at: a.dy, weight_decay: tau as f32 }),
+        });
+        Some(())
+    }
+
     fn soba_by_tangents(&self, at: At<'_>, v: &Stack<f32, 3>, d: &Stack<f32, 3>) -> Option<()> {
         let Task::Cleaning { tau, .. } = self.host.task() else { return None };
         let (a, [psi, dx]) = (self.addresses(v, d)?, [self.private(v)?, self.private(d)?]);
-        let Work { model, batch, places } = &mut *self.work();
+        let Work { model, batch, places, .. } = &mut *self.work();
         let DeviceModel::Mlp(mlp) = model else { return None };
         let train = lay(places, &self.lists(at, PLAIN));
         batch.fill(places, at.owned.len(), train);
@@ -99,25 +157,19 @@ impl DeviceLearning {
         let (a, [psi, dx]) = (self.addresses(v, d)?, [self.private(v)?, self.private(d)?]);
         let (gpu, agents, decay) = (&self.gpu, at.owned.len(), tau as f32);
         let deltas = self.deltas((delta, relative), v)?;
-        let host = |f: &dyn Fn(f64) -> f64| -> Vec<f32> { deltas.iter().map(|d| f(*d) as f32).collect() };
-        let [ahead, back, scales] = [host(&|d| d), host(&|d| -d), host(&|d| 0.5 / d)];
-        let [ahead, back, scales] = [ahead, back, scales].map(|numbers| DeviceMemory::of(gpu, &numbers));
-        // A point in the place of y, and gradients in the place of z.
-        let room = DeviceMemory::unset(gpu, 4 * agents * a.stride);
-        let gradients = room.at() + 4 * a.width as u64;
         let (width, stride) = (a.width as i64, a.stride as i64);
         let grid = (gpu.blocks(a.width, 256), agents as u32);
-        let Work { model, batch, places } = &mut *self.work();
-        let lists = self.lists(at, PLAIN);
-        let only = |part: usize| -> Vec<[Vec<Place>; 2]> {
-            lists
-                .iter()
-                .map(|l| std::array::from_fn(|p| if p == part { l[p].clone() } else { vec![] }))
-                .collect()
+        let Work { model, batch, places, away } = &mut *self.work();
+        let away = match away {
+            Some(away) if away.room.bytes() >= 4 * agents * a.stride => away,
+            none => none.insert(Away::new(gpu, agents, a.stride)),
         };
+        let ([ahead, back, scales], room) = (away.take(&deltas), away.room.at());
+        let gradients = room + 4 * a.width as u64;
+        let lists = self.lists(at, PLAIN);
         // Differences need every bit, so the products do without TF32.
         gpu.full_precision(true);
-        let train = lay(places, &only(0));
+        let train = lay(places, &only(&lists, 0));
         batch.fill(places, agents, train);
         self.weigh(batch, psi.at());
         let mut pass = |batch: &Batch, losses: usize, parameters: u64, to: u64, weight_decay: f32| {
@@ -132,20 +184,20 @@ impl DeviceLearning {
                 gradients: Some(Gradients { at: to, weight_decay }),
             });
         };
-        let point = |steps: &DeviceMemory| {
-            let (to, y, z, steps) = (room.at(), a.y, a.z, steps.at());
-            gpu.rows_kernel("away", grid, 256, arguments![to, y, z, steps, width, stride]);
+        let point = |steps: u64| {
+            let (y, z) = (a.y, a.z);
+            gpu.rows_kernel("away", grid, 256, arguments![room, y, z, steps, width, stride]);
         };
-        point(&ahead);
-        pass(batch, 0, room.at(), a.dz, decay);
-        point(&back);
-        pass(batch, 1, room.at(), gradients, decay);
-        let (to, scaled) = (a.dz, scales.at());
-        gpu.rows_kernel("difference", grid, 256, arguments![to, gradients, scaled, width, stride]);
+        point(ahead);
+        pass(batch, 0, room, a.dz, decay);
+        point(back);
+        pass(batch, 1, room, gradients, decay);
+        let to = a.dz;
+        gpu.rows_kernel("difference", grid, 256, arguments![to, gradients, scales, width, stride]);
         dx.memory().clear();
-        self.psi_directions(dx.at(), psi.at(), batch, [batch.losses(1), batch.losses(0)], scaled);
+        self.psi_directions(dx.at(), psi.at(), batch, [batch.losses(1), batch.losses(0)], scales);
         pass(batch, 0, a.y, a.dy, decay);
-        lay(places, &only(1));
+        lay(places, &only(&lists, 1));
         batch.fill(places, agents, 0);
         self.weigh(batch, 0);
         pass(batch, 0, a.y, gradients, 0.0);

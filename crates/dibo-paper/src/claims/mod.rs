@@ -8,6 +8,7 @@ mod outside;
 mod reviews;
 mod rings;
 mod sensitivity;
+mod simple;
 mod theory;
 mod variants;
 
@@ -92,6 +93,12 @@ pub const JUDGES: &[Judge] = &[
         "B3",
         "The baselines are a little faster at cr = 0.1 and 0.2; FAB overtakes as cr grows",
         reviews::b3,
+    ),
+    Judge::new("W1", "FAB's weights end above every simple way of the same setting", simple::w1),
+    Judge::new(
+        "W2",
+        "Cleaning by FAB's weights tells wrong labels from right ones better than every simple way",
+        simple::w2,
     ),
     Judge::new("BENCH", "benchmark_bilevel's published test errors of MNIST cleaning", outside::bench),
     Judge::new("BOME", "BOME's published accuracies of linear baselines at 50 % noise", outside::bome),

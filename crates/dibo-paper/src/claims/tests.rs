@@ -2,6 +2,7 @@
 //! missing.
 mod authors;
 mod numbers;
+mod simple;
 
 use super::*;
 use dibo_report::judge::power;
@@ -754,7 +755,12 @@ fn praise_of_accuracies() -> Vec<Praise> {
 }
 
 fn praise() -> Vec<Praise> {
-    praise_of_errors().into_iter().chain(praise_of_accuracies()).chain(authors::praise()).collect()
+    praise_of_errors()
+        .into_iter()
+        .chain(praise_of_accuracies())
+        .chain(authors::praise())
+        .chain(simple::praise())
+        .collect()
 }
 
 #[test]

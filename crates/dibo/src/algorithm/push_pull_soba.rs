@@ -76,11 +76,11 @@ impl<T: Real> PushPullSobaState<T> {
     /// dy = ∇ᵧg, dv = ∇²ᵧᵧg v − ∇ᵧf, dx = ∇ₓf − ∇²ₓᵧg v, all at (x, y, v).
     fn directions(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &dyn Network<T>) -> Result<()> {
         let Tracked { v, d, .. } = &mut self.rows;
+        if problem.soba_directions(at(k, network), Products::Exact, None, v, d)? {
+            return Ok(());
+        }
         if v.on_device() {
-            return match problem.soba_directions(at(k, network), Products::Exact, v, d)? {
-                true => Ok(()),
-                false => Err(Error::Unsupported(ON_DEVICE)),
-            };
+            return Err(Error::Unsupported(ON_DEVICE));
         }
         let products = problem.second_order().ok_or(Error::Unsupported(Needs::SecondOrder.words()))?;
         for (row, agent) in network.owned().iter().enumerate() {

@@ -83,12 +83,20 @@ impl<T: Real> Bilevel<T> for Counted<'_, T> {
         &self,
         at: At<'_>,
         by: Products,
+        only: Option<usize>,
         v: &Stack<T, 3>,
         d: &mut Stack<T, 3>,
     ) -> Result<bool> {
-        let has = self.inner.soba_directions(at, by, v, d)?;
-        // ∇f, ∇g and both products; or ∇f, ∇g, and ∇g at the two ends of a difference.
-        let (gradients, products) = if by == Products::Exact { (2, 2) } else { (4, 0) };
+        let has = self.inner.soba_directions(at, by, only, v, d)?;
+        // ∇f, ∇g and both products; or ∇f, ∇g, and ∇g at the two ends of a difference. For y alone ∇g, for
+        // another alone ∇f and its product.
+        let (gradients, products) = match (only, by) {
+            (Some(1), _) => (1, 0),
+            (Some(_), Products::Exact) => (1, 1),
+            (Some(_), Products::Differences { .. }) => (3, 0),
+            (None, Products::Exact) => (2, 2),
+            (None, Products::Differences { .. }) => (4, 0),
+        };
         let agents = if has { at.owned.len() as u64 } else { 0 };
         self.gradients.fetch_add(gradients * agents, Relaxed);
         self.products.fetch_add(products * agents, Relaxed);

@@ -163,10 +163,13 @@ pub trait Bilevel<T: Real>: Send + Sync {
 
     /// SOBA's directions at (x, y, z) for all owned agents, where the problem has them faster than from its
     /// gradients: `dx = ∇ₓf − ∇²ₓᵧg z`, `dy = ∇ᵧg`, `dz = ∇²ᵧᵧg z − ∇ᵧf`, all at (x, y). Says whether it has.
+    /// With `only` one variable's direction alone is wanted (0 for x, 1 for y, 2 for z), and what becomes of
+    /// the others does not matter.
     fn soba_directions(
         &self,
         _at: At<'_>,
         _by: Products,
+        _only: Option<usize>,
         _v: &Stack<T, 3>,
         _d: &mut Stack<T, 3>,
     ) -> Result<bool> {

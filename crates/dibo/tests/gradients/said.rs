@@ -134,12 +134,15 @@ fn oracle_calls_are_counted() {
     for (by, expected) in
         [(Products::Exact, (4, 4)), (Products::Differences { delta: 1e-3, relative: true }, (8, 0))]
     {
-        assert_eq!(calls(&|c| assert!(c.soba_directions(at, by, &v, &mut v.clone()).unwrap())), expected);
+        assert_eq!(
+            calls(&|c| assert!(c.soba_directions(at, by, None, &v, &mut v.clone()).unwrap())),
+            expected
+        );
     }
     // Who has no directions of its own is asked for gradients instead, and those are counted.
     let quadratic = Quadratic::random(3, 2, 20, 5, false);
     let counted = Counted::new(&quadratic, Oracle::default());
-    assert!(!counted.soba_directions(at, Products::Exact, &v, &mut v.clone()).unwrap());
+    assert!(!counted.soba_directions(at, Products::Exact, None, &v, &mut v.clone()).unwrap());
     assert_eq!(counted.calls(), Oracle::default());
 }
 

@@ -10,7 +10,7 @@ fn unsaid(id: &str, fakes: Vec<Fake>, expected: &[&str]) -> Option<String> {
     (!missing.is_empty()).then(|| format!("{id} does not say {missing:?}: {all}"))
 }
 
-fn all_said(table: Vec<(&str, Vec<Fake>, &[&str])>) {
+pub(super) fn all_said(table: Vec<(&str, Vec<Fake>, &[&str])>) {
     let unsaid: Vec<String> =
         table.into_iter().filter_map(|(id, fakes, expected)| unsaid(id, fakes, expected)).collect();
     assert!(unsaid.is_empty(), "{}", unsaid.join("\n"));

@@ -71,10 +71,8 @@ pub trait Direction<T: Real>: Send + Sync {
         d: &mut Stack<T, 3>,
         workspaces: &Workspaces<T>,
     ) -> Result<()> {
-        // Where rows lie on a device all three come at once, whichever is wanted: the others are taken anew
-        // before they are used.
-        let own = self.products().filter(|_| only.is_none() || v.on_device());
-        match own.map_or(Ok(false), |by| problem.soba_directions(at, by, v, d))? {
+        // Directions that are not wanted are taken anew before they are used.
+        match self.products().map_or(Ok(false), |by| problem.soba_directions(at, by, only, v, d))? {
             true => Ok(()),
             false => by_agent(self, problem, at, only, v, d, workspaces),
         }
