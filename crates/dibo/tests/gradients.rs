@@ -284,6 +284,12 @@ fn fused_soba_directions_are_gradients_and_products() {
             assert_near(dy, &gy, 1e-13, "dy");
             assert_near(dz, &minus(&yy, &fy), 1e-13, "dz");
         }
+        for wanted in 0..3 {
+            let mut alone = v.clone();
+            assert!(problem.soba_directions(at, Products::Exact, Some(wanted), &v, &mut alone).unwrap());
+            (0..5)
+                .for_each(|i| assert_eq!(alone.row(i)[wanted], d.row(i)[wanted], "variable {wanted} alone"));
+        }
     }
 }
 

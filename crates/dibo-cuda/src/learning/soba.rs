@@ -23,8 +23,8 @@ struct Addresses {
     width: usize,
 }
 
-/// What differences need beside the state: a point in the place of y and gradients in the place of z, and three
-/// numbers of each agent.
+/// What differences need beside the state: a point in the place of y and gradients in the place of z, and
+/// three numbers of each agent.
 pub(super) struct Away {
     room: DeviceMemory,
     numbers: DeviceMemory,

@@ -12,8 +12,8 @@ fn simple(run: &Run<'_>) -> Vec<usize> {
     all
 }
 
-/// Whether FAB's weights are better than every simple way of the same setting; `ours` and `theirs` measure one
-/// series, `unit` and `digits` say how the numbers are written.
+/// Whether FAB's weights are better than every simple way of the same setting; `ours` and `theirs` measure
+/// one series, `unit` and `digits` say how the numbers are written.
 fn above(
     run: &Run<'_>,
     ours: impl Fn(usize) -> f64,

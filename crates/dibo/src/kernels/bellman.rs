@@ -48,14 +48,15 @@ impl Tables {
     }
 }
 
-/// The factors of one call: residual of f, residual of g, regulariser; and whether SOBA's directions are
-/// wanted instead of the penalty's.
+/// The factors of one call: residual of f, residual of g, regulariser; whether SOBA's directions are wanted
+/// instead of the penalty's, and whether x's is wanted at all: it is half of the work.
 #[derive(Clone, Copy)]
 pub(crate) struct Factors {
     pub f: f64,
     pub g: f64,
     pub tau: f64,
     pub soba: bool,
+    pub dx: bool,
 }
 
 /// Fused numbers from a place that is known to be there.
@@ -151,6 +152,9 @@ fn directions_of_groups<V: Fused, const G: usize, const A: usize, const SOBA: bo
                 cg.mul(z.sub(target)).store(to_z);
             }
         }
+    }
+    if !c.dx {
+        return;
     }
     // dx = τx + Mᵀgap − Φᵀe; sums over lanes are cheaper four at a time.
     for from in (0..features).step_by(4 / A) {

@@ -533,6 +533,7 @@ impl Bilevel<f64> for PolicyEvaluation {
             g: 2.0 * penalty.g * self.g_weight,
             tau: penalty.f * self.tau,
             soba: false,
+            dx: true,
         };
         if self.states() < LANES {
             return super::penalty_directions_by_agent(self, at, penalty, v, d);
@@ -541,17 +542,17 @@ impl Bilevel<f64> for PolicyEvaluation {
         Ok(())
     }
 
-    /// g is quadratic, so a difference of its gradients is the product. All three directions cost less here
-    /// than one of an agent by itself.
+    /// g is quadratic, so a difference of its gradients is the product.
     fn soba_directions(
         &self,
         at: At<'_>,
         _by: Products,
-        _only: Option<usize>,
+        only: Option<usize>,
         v: &Stack<f64, 3>,
         d: &mut Stack<f64, 3>,
     ) -> Result<bool> {
-        let c = Factors { f: self.f_weight, g: 2.0 * self.g_weight, tau: self.tau, soba: true };
+        let dx = only.is_none_or(|variable| variable == 0);
+        let c = Factors { f: self.f_weight, g: 2.0 * self.g_weight, tau: self.tau, soba: true, dx };
         let fits = self.states() >= LANES;
         if fits {
             self.fused(at, c, v, d);

@@ -139,6 +139,18 @@ fn oracle_calls_are_counted() {
             expected
         );
     }
+    let differences = Products::Differences { delta: 1e-3, relative: true };
+    for (by, only, expected) in [
+        (Products::Exact, 0, (2, 2)),
+        (Products::Exact, 1, (2, 0)),
+        (Products::Exact, 2, (2, 2)),
+        (differences, 0, (6, 0)),
+        (differences, 1, (2, 0)),
+        (differences, 2, (6, 0)),
+    ] {
+        let one = |c: &Counted<'_, f64>| c.soba_directions(at, by, Some(only), &v, &mut v.clone());
+        assert_eq!(calls(&|c| assert!(one(c).unwrap())), expected, "variable {only} alone");
+    }
     // Who has no directions of its own is asked for gradients instead, and those are counted.
     let quadratic = Quadratic::random(3, 2, 20, 5, false);
     let counted = Counted::new(&quadratic, Oracle::default());
