@@ -83,7 +83,7 @@ class Better:
         self.dy, self.dz, self.k = dy, dz, self.k + 1
 
 
-def torch_problem(x, y, xv, yv, start):
+def torch_problem(x, y, xv, yv, start, compile=False):
     def losses(w, d):
         out = torch.relu(d["x"] @ w[0] + w[1]) @ w[2] + w[3]
         return torch.nn.functional.cross_entropy(out, d["y"], reduction="none")
@@ -103,6 +103,7 @@ def torch_problem(x, y, xv, yv, start):
         train=[{"x": x[i], "y": y[i], "place": place} for i in range(N)],
         val=[{"x": xv[i], "y": yv[i]} for i in range(N)],
         batch=BATCH,
+        compile=compile,
     )
 
 
@@ -181,6 +182,7 @@ def main(options, _best) -> None:
     fab = dibo.FAB(lam=LAM, eta_x=ETA_X, eta_y=ETA)
     graph = dibo.ErdosRenyi(N, 0.5)
     problems = {"dibo + torch": timed(torch_problem(*made))}
+    problems["dibo + torch, compiled"] = timed(torch_problem(*made, compile=True))
     try:
         problems["dibo + JAX"] = timed(jax_problem(*made))
     except ImportError:

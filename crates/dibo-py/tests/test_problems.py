@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 from conftest import needs_jax, needs_torch
@@ -316,3 +318,25 @@ def test_long_rows_are_lent_and_give_what_copies_give(framework, private):
     assert np.abs(x).max() > 1e-3
     for name, want in (("x", x), ("y", y), ("z", z)):
         assert np.abs(run.variables[name] - want).max() < 1e-12, name
+
+
+@needs_torch
+@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("c++")), reason="no C++ compiler here")
+def test_compiled_losses_agree_and_fail_in_the_same_words():
+    fab = dibo.FAB(lam={"start": 2, "power": 0.25}, eta=0.02)
+
+    def ends(compile):
+        problem = ridge("torch", batch=5, compile=compile)
+        runs = [dibo.solve(problem, fab, dibo.Ring(4), iterations=30, every=30) for _ in range(2)]
+        return [run.variables for run in runs]
+
+    plain, compiled = ends(False), ends(True)
+    for name in ("x", "y"):
+        np.testing.assert_allclose(compiled[0][name], plain[0][name], rtol=1e-10, atol=1e-12)
+        np.testing.assert_array_equal(compiled[0][name], compiled[1][name])
+    import torch
+
+    start = dict(x=torch.zeros(1), y=torch.zeros(2), agents=2)
+    wrong = dibo.Problem(lambda x, y, d: y, lambda x, y, d: (y * y).sum() + x.sum(), compile=True, **start)
+    with pytest.raises(ValueError, match="upper must give one number"):
+        dibo.solve(wrong, FAB, dibo.Ring(2), iterations=1)

@@ -126,6 +126,8 @@ class TorchOracle(_problem.Oracle):
         super().__init__(problem)
         self.device: str = problem.device
         self.on_gpu = self.device != "cpu"
+        if self.on_gpu and getattr(problem, "compile", False):
+            raise ValueError("compile=True is for the processor; leave it away on a GPU")
         if self.on_gpu:
             # What was begun in other streams, such as data on its way, is there when dibo's stream reads it.
             torch.cuda.synchronize(self.device)
@@ -260,6 +262,41 @@ class TorchOracle(_problem.Oracle):
             _write(gradients[nx : nx + ny], outs[1])
             # L falls in z where g does: dz = −∂/∂z.
             _write(gradients[nx + ny :], outs[2], negative=True)
+
+        return self._compiled(owned, points, outs, directions) if p.compile and together else directions
+
+    def _compiled(
+        self, owned: Sequence[int], points: list[Any], outs: list[Any], plain: Callable[..., None]
+    ) -> Callable[..., None]:
+        """The same by one function that `torch.compile` makes, once for all runs of a problem: products stay
+        as they are, what lies between them is done in fewer passes."""
+        p = self.problem
+        known = p.__dict__.setdefault("_compiled", {})
+        if tuple(owned) not in known:
+            upper, lower = self._sum(p.upper, owned, "upper"), self._sum(p.lower, owned, "lower")
+
+            def value(xs: Any, ys: Any, zs: Any, val: Any, train: Any, f: Any, g: Any) -> Any:
+                x, y, z = p.x.rebuild(xs), p.y.rebuild(ys), p.y.rebuild(zs)
+                return f * upper((x, y), val, 0) + g * (lower((x, y), train, 0) - lower((x, z), train, 0))
+
+            gradients = torch.func.grad(value, argnums=(0, 1, 2))
+            known[tuple(owned)] = torch.compile(gradients, dynamic=False)
+        compiled = known[tuple(owned)]
+        here = [[leaf.detach() for leaf in leaves] for leaves in points]
+        tried: list[int] = []
+
+        def directions(k: int, f: float, g: float) -> None:
+            if not tried:
+                # A loss that cannot be differentiated is told in plain words before it is compiled.
+                plain(k, f, g)
+                tried.append(k)
+            val, train = self.batch(p.val, 0, owned, k), self.batch(p.train, 1, owned, k)
+            # As tensors: a number would be compiled in, and a schedule compile again and again.
+            weights = [torch.tensor(weight, dtype=here[1][0].dtype) for weight in (f, g)]
+            with torch.no_grad():
+                dx, dy, dz = compiled(*here, val, train, *weights)
+            for gradients, out, negative in zip((dx, dy, dz), outs, (False, False, True)):
+                _write(gradients, out, negative)
 
         return directions
 
