@@ -1,7 +1,7 @@
 //! Which series a figure shows, in which panel, under which name and with which look.
 use super::words;
 use crate::report::compare::FOLDER;
-use crate::results::{Figure, Manifest, Value};
+use crate::results::{Figure, Manifest, Series, Value};
 use anyhow::{Result, bail};
 use kuva::plot::LineStyle;
 use kuva::plot::scatter::MarkerShape;
@@ -105,10 +105,12 @@ pub(super) fn panels(figure: &Figure, manifest: &Manifest) -> Result<Vec<Panel>>
         words::labelled(series, |key| shown.contains(&key) || key == FOLDER || follows(key, index))
     };
     let labels: Vec<(usize, String)> = chosen.iter().map(|&index| (index, label(index))).collect();
+    let families: Vec<String> = labels.iter().map(|(i, _)| family(&manifest.series[*i])).collect();
     let looks = looks(
         &labels
             .iter()
-            .map(|(index, label)| (label.as_str(), if by_algorithm { "" } else { algorithm(*index) }))
+            .zip(&families)
+            .map(|((_, label), family)| (label.as_str(), if by_algorithm { "" } else { family.as_str() }))
             .collect::<Vec<_>>(),
     );
     let mut panels: Vec<(Option<&Value>, Panel)> = Vec::new();
@@ -149,7 +151,14 @@ pub(super) fn panel_title(
     std::iter::once(part(key)).chain(swept).collect::<Vec<_>>().join(", ")
 }
 
-/// One look per label: colour by algorithm and dashes by variant where that is clear, else both by order.
+/// What series have in common that share a colour: the name that somebody gave them, or the algorithm. Where
+/// folders are compared, it is the algorithm in any case, which stands for the series there.
+fn family(series: &Series) -> String {
+    let own = series.settings.get("algorithm.label").filter(|_| !series.settings.contains_key(FOLDER));
+    own.map_or_else(|| series.algorithm.clone(), Value::to_string)
+}
+
+/// One look per label: colour by family and dashes by variant where that is clear, else both by order.
 pub(super) fn looks(labels: &[(&str, &str)]) -> Vec<Look> {
     let mut algorithms: Vec<(&str, Vec<&str>)> = Vec::new();
     let mut order: Vec<&str> = Vec::new();
@@ -177,6 +186,22 @@ pub(super) fn looks(labels: &[(&str, &str)]) -> Vec<Look> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_of_its_own_is_a_family_of_its_own() {
+        let series = |settings: &[(&str, &str)]| Series {
+            name: "AB/Push-Pull".into(),
+            label: "AB/Push-Pull cr=0.4".into(),
+            algorithm: "push-pull".into(),
+            settings: settings.iter().map(|(key, value)| (key.to_string(), (*value).into())).collect(),
+            swept: Vec::new(),
+            warnings: Vec::new(),
+        };
+        let label = ("algorithm.label", "validation only");
+        assert_eq!(family(&series(&[])), "push-pull");
+        assert_eq!(family(&series(&[label])), "validation only");
+        assert_eq!(family(&series(&[label, (FOLDER, "a")])), "push-pull", "folders are told apart by dashes");
+    }
 
     #[test]
     fn looks_follow_algorithms_where_they_can() {
