@@ -148,6 +148,9 @@ fn short(full: &Experiment) -> Vec<String> {
         if has("problem.train").and_then(|t| t.number()).is_some_and(|t| t >= 1e4) {
             short.extend(["problem.train=2000", "problem.validation=500"].map(String::from));
         }
+        if has("problem.checked").and_then(|c| c.number()).is_some_and(|c| c >= 100.0) {
+            short.push("problem.checked=10".into());
+        }
     }
     short
 }
