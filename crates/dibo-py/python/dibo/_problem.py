@@ -304,8 +304,9 @@ class Problem(_Problem):
     vectors. ``single(v, data)`` is a single-level loss for methods that need one, of the variable
     ``single_of``. ``metrics`` are functions ``fn(x, y)`` of the agents' mean; ``(fn, "higher")`` says that
     more is better. ``compile=True`` has `torch.compile` make one function of the losses' gradients for FAB
-    and its variants, on the processor: half a minute at first (it needs a C++ compiler), then faster
-    iterations with other last digits. JAX compiles in any case.
+    and its variants, on the processor, where ``batch`` is given or all agents have equally many samples:
+    half a minute at first (it needs a C++ compiler), then faster iterations with other last digits. JAX
+    compiles in any case.
     """
 
     def __init__(
