@@ -1,10 +1,13 @@
-//! Checks the GPU against the host and times it: `gpu_check [kernels] [rows] [gradients] [runs] [methods]
-//! [mlp] [bert]` (all but the first if none is named). Prints a table; ends with code 1 if a number is not as
+//! Checks the GPU against the host and times it: `gpu_check [kernels] [rows] [gradients] [tuning] [runs]
+//! [methods] [mlp] [bert]` (all but the first if none is named). Prints a table; ends with code 1 if a number is not as
 //! near to the host's as it should be, or if the GPU fails.
 use dibo::algorithm::Algorithm;
+use dibo::algorithm::c2dfb::C2dfb;
 use dibo::algorithm::cell::Cell;
 use dibo::algorithm::direction::{Call, Direction, Soba, SobaFd};
 use dibo::algorithm::fab::Fab;
+use dibo::algorithm::hgp::Hgp;
+use dibo::algorithm::ma_dsbo::MaDsbo;
 use dibo::algorithm::published::*;
 use dibo::algorithm::push_pull_soba::PushPullSoba;
 use dibo::data::{Dataset, Noise, Partition, Recipe, Scaling, Split};
@@ -12,7 +15,7 @@ use dibo::graph::{Cycle, Static};
 use dibo::mixing::Sequence;
 use dibo::network::{Lane, Network, Simulator};
 use dibo::problem::learning::bert::{Bert, Pool};
-use dibo::problem::learning::{Learning, Model, Task};
+use dibo::problem::learning::{Learning, Model, Task, TauForm};
 use dibo::problem::{At, Bilevel, Penalty, Products, SingleLevel};
 use dibo::rng::{Purpose, stream};
 use dibo::rows::{Rows, Stack, Threads, Upper};
@@ -206,8 +209,17 @@ fn problem(
     model: Model,
     batch: usize,
 ) -> Checked<Learning<f32>> {
+    of_task([data, test], agents, model, batch, Task::Cleaning { tau: 0.01, psi: 0.2 })
+}
+
+fn of_task(
+    [data, test]: [Checked<Arc<Dataset>>; 2],
+    agents: usize,
+    model: Model,
+    batch: usize,
+    task: Task,
+) -> Checked<Learning<f32>> {
     let dealt = Arc::new(recipe(agents).deal(data?, test?).map_err(told)?);
-    let task = Task::Cleaning { tau: 0.01, psi: 0.2 };
     let p = Learning::new(dealt, model, task, Scaling::Standardised, 3).map_err(told)?;
     Ok(if batch > 0 { p.batch(batch) } else { p })
 }
@@ -263,7 +275,8 @@ fn soba(
             let rows = numbers.chunks(d.shared.stride());
             rows.flat_map(|row| row[d.cut(variable)].to_vec()).collect()
         };
-        for (variable, letter) in [(1, "y"), (2, "z")] {
+        let shared_x = d.private.is_none().then_some((0, "x"));
+        for (variable, letter) in [(1, "y"), (2, "z")].into_iter().chain(shared_x) {
             let worst = apart(&part(&a, variable), &part(b, variable));
             report.near(&format!("{name}: SOBA's d of {letter}, {word}"), worst, most);
         }
@@ -294,7 +307,11 @@ fn compare(
         x.iter_mut().for_each(|x| *x = r.random_range(-1.0..1.0));
         for to in [y, z] {
             // Parameters that pad the row stay zero.
-            to.iter_mut().zip(&start.y[0]).for_each(|(t, s)| {
+            let Some(start) = start.y.first() else {
+                to.iter_mut().for_each(|t| *t = r.random_range(-0.3..0.3));
+                continue;
+            };
+            to.iter_mut().zip(start).for_each(|(t, s)| {
                 *t = *s as f32 * r.random_range(0.5..1.5)
                     + if *s == 0.0 { 0.0 } else { r.random_range(-0.02..0.02) }
             });
@@ -331,6 +348,22 @@ fn compare(
     let worst = apart(&there.shared.to_vec(), g.shared.data());
     report.near(&format!("{name}: a single-level gradient"), worst, most);
     gpu.health()
+}
+
+/// Linear models, and tuning.
+fn tuning(gpu: &Arc<Gpu>, report: &mut Report) -> Checked {
+    for (model, word) in
+        [(Model::Linear, "linear"), (Model::LinearNoBias, "linear without bias"), (Model::Mlp(16), "MLP")]
+    {
+        let cleaning = || problem([images(400, 64, 5, 1), images(50, 64, 5, 2)], 4, model, 16);
+        compare(gpu, report, &format!("{word} 64-5"), &cleaning, Precision::Tf32, 1e-3)?;
+        for form in [TauForm::Plain, TauForm::Projected, TauForm::Exp, TauForm::Softplus] {
+            let task = Task::Tuning { form, tau: 0.2 };
+            let tuning = || of_task([images(400, 64, 5, 1), images(50, 64, 5, 2)], 4, model, 16, task);
+            compare(gpu, report, &format!("{word} 64-5, tuning {form:?}"), &tuning, Precision::Tf32, 1e-3)?;
+        }
+    }
+    Ok(())
 }
 
 fn gradients(gpu: &Arc<Gpu>, report: &mut Report) -> Checked {
@@ -427,17 +460,32 @@ fn zoo<R: DeserializeOwned>(parameters: serde_json::Value) -> Checked<Box<dyn Al
 where
     Cell<R>: Algorithm<f32> + 'static,
 {
+    Ok(Box::new(Cell(serde_json::from_value::<R>(with(parameters)).map_err(told)?)))
+}
+
+/// These parameters and two steps.
+fn with(parameters: serde_json::Value) -> serde_json::Value {
     let mut all = serde_json::json!({"eta_x": 1.0, "eta_y": 0.05});
     if let (Some(all), Some(more)) = (all.as_object_mut(), parameters.as_object()) {
         all.extend(more.clone());
     }
-    Ok(Box::new(Cell(serde_json::from_value::<R>(all).map_err(told)?)))
+    all
+}
+
+/// A method by all its parameters.
+fn method<A>(parameters: serde_json::Value) -> Checked<Box<dyn Algorithm<f32>>>
+where
+    A: Algorithm<f32> + DeserializeOwned + 'static,
+{
+    Ok(Box::new(serde_json::from_value::<A>(parameters).map_err(told)?))
 }
 
 /// Methods of the zoo, host against device: 20 iterations with an MLP.
 fn methods(gpu: &Arc<Gpu>, report: &mut Report) -> Checked {
     use serde_json::json;
     let soba = PushPullSoba { eta_x: 1.0.into(), eta_y: 0.05.into(), eta_v: None };
+    let neumann = json!({"eta": 0.3, "alpha_1": 1.0, "alpha_2": 1.0, "beta_1": 1.0, "beta_2": 0.2,
+        "curvature": 9.0, "terms": 4});
     let all: Vec<(&str, Box<dyn Algorithm<f32>>)> = vec![
         ("D-SOBA", zoo::<DSoba>(json!({"theta": 0.3}))?),
         ("D-SOBA-FO", zoo::<DSobaFo>(json!({"theta": 0.3, "delta": 0.01}))?),
@@ -453,10 +501,22 @@ fn methods(gpu: &Arc<Gpu>, report: &mut Report) -> Checked {
         ("Push-SOBA", zoo::<PushSoba>(json!({}))?),
         ("Push-SOBA and STORM", zoo::<PushSoba>(json!({"a": 0.3}))?),
         ("PushPull_SOBA", Box::new(soba)),
+        ("MDBO", method::<Cell<Mdbo>>(neumann.clone())?),
+        ("VRDBO", method::<Cell<Vrdbo>>(neumann)?),
+        ("MA-DSBO", method::<MaDsbo>(with(json!({"theta": 0.3, "inner": 2, "inner_z": 3})))?),
+        ("HGP", method::<Hgp>(with(json!({"alpha": 0.1, "inner": 2, "terms": 3, "pushes": 2})))?),
+        (
+            "C2DFB",
+            method::<C2dfb>(with(json!({"lambda": 2.0, "inner": 2, "gossip_in": 0.5, "gossip_out": 0.6})))?,
+        ),
+        ("FAB", Box::new(fab(0.05))),
     ];
     let sequence = Sequence::uniform(Static::ring(4));
-    for (name, method) in all {
-        let make = || problem([images(400, 64, 5, 1), images(50, 64, 5, 2)], 4, Model::Mlp(16), 16);
+    let tuning = Task::Tuning { form: TauForm::Exp, tau: 0.02 };
+    let cleaning = Task::Cleaning { tau: 0.01, psi: 0.2 };
+    let models = [(Model::Mlp(16), cleaning, "an MLP"), (Model::Linear, tuning, "tuning of a linear model")];
+    for ((name, method), (model, task, word)) in all.iter().flat_map(|m| models.map(|p| (m, p))) {
+        let make = || of_task([images(400, 64, 5, 1), images(50, 64, 5, 2)], 4, model, 16, task);
         let (host, device) = (make()?, DeviceLearning::new(gpu, make()?, Precision::Tf32)?);
         let mut here = Simulator::new(sequence.clone(), Threads::one());
         let mut there = DeviceNetwork::new(gpu, sequence.clone(), Threads::one());
@@ -471,7 +531,7 @@ fn methods(gpu: &Arc<Gpu>, report: &mut Report) -> Checked {
         for (x, y) in a.iter().zip(&b).filter(|(x, _)| ["x", "y", "z", "v"].contains(&x.name)) {
             worst = worst.max(apart(&y.to_vecs().concat(), &x.to_vecs().concat()));
         }
-        report.near(&format!("{name}, 20 iterations with an MLP"), worst, 2e-2);
+        report.near(&format!("{name}, 20 iterations with {word}"), worst, 2e-2);
     }
     gpu.health()
 }
@@ -574,6 +634,9 @@ fn check(gpu: &Arc<Gpu>, report: &mut Report, asked: &[String]) -> Checked {
     if wanted("gradients") {
         gradients(gpu, report)?;
         repeated(gpu, report)?;
+    }
+    if wanted("tuning") {
+        tuning(gpu, report)?;
     }
     if wanted("runs") {
         runs(gpu, report)?;

@@ -1,6 +1,7 @@
-//! Cleaning problems on the device: the host's problem says which samples are whose and when; gradients and
+//! Cleaning and tuning on the device: the host's problem says which samples are whose and when; gradients and
 //! metrics are computed on the GPU.
 mod soba;
+mod upper;
 
 use crate::batches::{Batch, Gradients, Pass, Place, Samples};
 use crate::bert::{DeviceBert, Sizes};
@@ -19,6 +20,7 @@ use dibo::rows::{Stack, Upper, View};
 use dibo::{Error, Result as Done};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use upper::UpperRows;
 
 /// How matrix products are computed; the state has 32 bits in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +35,7 @@ pub enum Precision {
 /// The kernels that are looked for by name.
 pub(crate) const KERNELS: [&str; 2] = ["sample_weights", "psi_directions"];
 
-/// A cleaning problem on a GPU.
+/// A learning problem on a GPU.
 pub struct DeviceLearning {
     host: Learning<f32>,
     gpu: Arc<Gpu>,
@@ -149,7 +151,7 @@ pub fn need(host: &Learning<f32>, precision: Precision, vectors: usize) -> Resul
             (agents * sizes.piece(LIMIT, agents, each) * sizes.text_bytes(), copies)
         }
         Model::Mlp(units) => (4 * agents * each * (net.inputs() + 3 * units + 2 * net.classes + 16), 0),
-        _ => (0, 0),
+        _ => (4 * agents * each * (net.inputs() + 2 * net.classes + 16), 0),
     };
     let data = dealt.data.bytes() + dealt.test.bytes() + (256 << 20);
     Ok(Need {
@@ -175,15 +177,13 @@ fn bert_sizes(net: &Net, bert: Bert, precision: Precision) -> Sizes {
 fn device_model(gpu: &Arc<Gpu>, host: &Learning<f32>, precision: Precision) -> Result<DeviceModel, String> {
     let net = *host.net();
     Ok(match net.model {
-        Model::Mlp(units) => DeviceModel::Mlp(Box::new(Mlp::new(gpu, net, units, host.scaling(), 64)?)),
         Model::Bert(bert) => {
             let sizes = bert_sizes(&net, bert, precision);
             DeviceModel::Bert(Box::new(DeviceBert::new(gpu, sizes, LIMIT)?))
         }
-        _ => {
-            return Err(
-                "a linear model does not run on the GPU; leave --device away, or take an MLP or BERT".into(),
-            );
+        model => {
+            let units = if let Model::Mlp(units) = model { Some(units) } else { None };
+            DeviceModel::Mlp(Box::new(Mlp::new(gpu, net, units, host.scaling(), 64)?))
         }
     })
 }
@@ -208,8 +208,8 @@ impl DeviceLearning {
     /// memory is full.
     pub fn new(gpu: &Arc<Gpu>, host: Learning<f32>, precision: Precision) -> Result<Self, String> {
         let dealt = host.dealt();
-        if !matches!(host.task(), Task::Cleaning { .. }) {
-            return Err("tuning does not run on the GPU; leave --device away".into());
+        if matches!((host.task(), host.net().model), (Task::Tuning { .. }, Model::Bert(_))) {
+            return Err("tuning with a BERT does not run on the GPU; leave --device away".into());
         }
         let model = device_model(gpu, &host, precision)?;
         let [weigh, psi] = gpu.kernels(LEARNING, vec![], KERNELS)?;
@@ -356,6 +356,7 @@ impl DeviceLearning {
         }
         if let Some(x) = find("x").filter(|_| bilevel) {
             values.extend(self.host.cleaning(&x.to_vecs()).into_iter().flatten());
+            values.extend(self.tuned(x, &mean, find("z")));
         }
         Some(values)
     }
@@ -368,14 +369,12 @@ impl DeviceLearning {
         v: &Stack<f32, 3>,
         d: &Stack<f32, 3>,
     ) -> Option<()> {
-        let Task::Cleaning { tau, .. } = self.host.task() else { return None };
-        let weight_decay = (penalty.g * tau) as f32;
-        let to = DeviceRows::required(&self.gpu, &d.shared)?;
-        let [psi, dx] = [self.private(v)?, self.private(d)?];
+        let (to, upper) = (DeviceRows::required(&self.gpu, &d.shared)?, self.upper_rows(v, d)?);
+        let weight_decay = (penalty.g * upper.weight_decay()) as f32;
         let Work { model, batch, places, .. } = &mut *self.work();
         let train = lay(places, &self.lists(at, penalty));
         batch.fill(places, at.owned.len(), train);
-        self.weigh(batch, psi.at());
+        self.weigh(batch, upper.psi());
         model.begin();
         // z has no part in the upper level's loss, so only training samples are passed under it.
         for (variable, used) in [(1, batch.each), (2, train)] {
@@ -390,13 +389,15 @@ impl DeviceLearning {
                 gradients: Some(Gradients { at: to.at() + offset, weight_decay }),
             });
         }
-        dx.memory().clear();
-        self.psi_directions(dx.at(), psi.at(), batch, [batch.losses(0), batch.losses(1)], 0);
-        Some(())
+        self.psi_directions(&upper, batch, [batch.losses(0), batch.losses(1)], 0);
+        self.penalty_of_tau(&upper, penalty.g, v, d)
     }
 
     /// ψ's directions, from the difference of two losses, times a scale of each agent if there are any.
-    fn psi_directions(&self, dx: u64, psi: u64, batch: &Batch, losses: [u64; 2], scales: u64) {
+    fn psi_directions(&self, upper: &UpperRows<'_>, batch: &Batch, losses: [u64; 2], scales: u64) {
+        let UpperRows::Psi { psi, dx, .. } = upper else { return };
+        dx.memory().clear();
+        let (psi, dx) = (psi.at(), dx.at());
         let (table, starts, [of_y, of_z]) = (batch.table(), self.starts.at(), losses);
         let (each, train, total) = (batch.each as i32, batch.train as i32, batch.total() as i32);
         self.gpu.launch(
@@ -406,12 +407,6 @@ impl DeviceLearning {
             arguments![dx, table, psi, starts, of_y, of_z, scales, each, train, total],
             "ψ's directions",
         );
-    }
-
-    /// The agents' own part of a stack, which is ψ in every cleaning problem.
-    fn private<'a>(&self, stack: &'a Stack<f32, 3>) -> Option<&'a DeviceRows> {
-        let rows = self.gpu.require(stack.private.as_ref(), "a stack without ψ in a cleaning problem")?;
-        DeviceRows::required(&self.gpu, rows)
     }
 
     fn device_gradients(&self, at: At<'_>, rows: &DeviceRows, to: &DeviceRows) {

@@ -1,4 +1,4 @@
-//! The MLP on the device: one matrix product for all agents at a time.
+//! The MLP and the linear model on the device: one matrix product for all agents at a time.
 use crate::batches::{Batch, Gradients, Pass, Samples};
 use crate::gpu::{Gpu, arguments};
 use crate::kernels::LEARNING;
@@ -23,11 +23,24 @@ pub(crate) struct Tangent<'a> {
     pub weight_decay: f32,
 }
 
-/// An MLP with memory for the rows of a batch.
+/// The layer that gives the scores: on the hidden units, or on the inputs of a linear model.
+#[derive(Clone, Copy)]
+struct Top {
+    /// Where its parameters begin, in numbers behind the first.
+    from: usize,
+    /// Its inputs, the 1 of the bias among them.
+    inputs: usize,
+    /// Where they lie, and numbers from one row to the next.
+    at: u64,
+    line: usize,
+}
+
+/// An MLP, or a linear model if it has no hidden units, with memory for the rows of a batch.
 pub(crate) struct Mlp {
     gpu: Arc<Gpu>,
     net: Net,
-    units: usize,
+    /// Hidden units.
+    units: Option<usize>,
     scale: DeviceMemory,
     shift: DeviceMemory,
     load: CudaFunction,
@@ -51,7 +64,7 @@ impl Mlp {
     pub fn new(
         gpu: &Arc<Gpu>,
         net: Net,
-        units: usize,
+        units: Option<usize>,
         (scale, shift): (&[f32], &[f32]),
         capacity: usize,
     ) -> Result<Self, String> {
@@ -85,7 +98,7 @@ impl Mlp {
     fn lines(&self) -> (usize, usize, usize) {
         (
             self.net.inputs().next_multiple_of(4),
-            (self.units + 1).next_multiple_of(4),
+            (self.units.unwrap_or(0) + 1).next_multiple_of(4),
             self.net.classes.next_multiple_of(4),
         )
     }
@@ -98,7 +111,7 @@ impl Mlp {
         let ((lx, lh, ls), gpu) = (self.lines(), self.gpu.clone());
         let numbers = |each: usize| DeviceMemory::zeros(&gpu, 4 * rows * each);
         (self.x, self.hidden, self.scores, self.back, self.capacity) =
-            (numbers(lx), numbers(lh), numbers(ls), numbers(self.units), rows);
+            (numbers(lx), numbers(lh), numbers(ls), numbers(self.units.unwrap_or(0)), rows);
         self.tangents = None;
     }
 
@@ -107,25 +120,35 @@ impl Mlp {
         self.loaded = false;
     }
 
+    /// The layer that gives the scores.
+    fn top(&self) -> Top {
+        let ((lx, lh, _), inputs) = (self.lines(), self.net.inputs());
+        match self.units {
+            Some(h) => Top { from: inputs * h, inputs: h + 1, at: self.hidden.at(), line: lh },
+            None => Top { from: 0, inputs, at: self.x.at(), line: lx },
+        }
+    }
+
     pub fn pass(&mut self, p: &Pass<'_>) {
         let (batch, gpu) = (p.batch, self.gpu.clone());
         let (agents, each, used) = (batch.agents, batch.each, p.used);
         self.reserve(batch.total());
-        let ((lx, lh, ls), h, inputs, classes) =
-            (self.lines(), self.units, self.net.inputs(), self.net.classes);
+        let ((lx, lh, ls), inputs, classes) = (self.lines(), self.net.inputs(), self.net.classes);
         let (x, hidden, scores, back) = (self.x.at(), self.hidden.at(), self.scores.at(), self.back.at());
         let (table, places, many) = (batch.table(), each as i32, used as i32);
         self.load(p.samples, batch);
         let rows = |at: u64, line: usize| Matrix::new(at, Kind::F32, line, each * line);
         let parameters = |at: u64, line: usize| Matrix::new(at, Kind::F32, line, p.stride);
-        let second = 4 * (inputs * h) as u64;
-        let (w1, w2) = (parameters(p.parameters, h), parameters(p.parameters + second, h + 1));
-        let (mx, mh, ms, mb) = (rows(x, lx), rows(hidden, lh), rows(scores, ls), rows(back, h));
-        gpu.product((used, h, inputs, agents), mh, mx, w1, 0.0, mh);
-        let (units, line) = (h as i32, lh as i32);
-        let grid = ((agents * used) as u32, 1, 1);
-        gpu.launch(&self.relu, grid, (128, 1), arguments![hidden, units, line, many, places], "relu");
-        gpu.product((used, classes, h + 1, agents), ms, mh, w2.transposed(), 0.0, ms);
+        let (top, grid) = (self.top(), ((agents * used) as u32, 1, 1));
+        let behind = 4 * top.from as u64;
+        let w2 = parameters(p.parameters + behind, top.inputs);
+        let (mx, mh, ms, mt) = (rows(x, lx), rows(hidden, lh), rows(scores, ls), rows(top.at, top.line));
+        if let Some(h) = self.units {
+            gpu.product((used, h, inputs, agents), mh, mx, parameters(p.parameters, h), 0.0, mh);
+            let (units, line) = (h as i32, lh as i32);
+            gpu.launch(&self.relu, grid, (128, 1), arguments![hidden, units, line, many, places], "relu");
+        }
+        gpu.product((used, classes, top.inputs, agents), ms, mt, w2.transposed(), 0.0, ms);
         let (losses, right, weights) = (batch.losses(p.losses), batch.right(), batch.weights());
         let (count, score_line, total) = (classes as i32, ls as i32, (agents * used) as i32);
         let few = ((agents * used).div_ceil(128) as u32, 1, 1);
@@ -137,11 +160,16 @@ impl Mlp {
             "entropy",
         );
         let Some(Gradients { at: g, weight_decay }) = p.gradients else { return };
-        let (g1, g2) = (parameters(g, h), parameters(g + second, h + 1));
-        gpu.product((classes, h + 1, used, agents), g2, ms.transposed(), mh, weight_decay, w2);
-        gpu.product((used, h, classes, agents), mb, ms, w2, 0.0, mb);
-        gpu.launch(&self.mask, grid, (128, 1), arguments![back, hidden, units, line, many, places], "mask");
-        gpu.product((inputs, h, used, agents), g1, mx.transposed(), mb, weight_decay, w1);
+        let g2 = parameters(g + behind, top.inputs);
+        gpu.product((classes, top.inputs, used, agents), g2, ms.transposed(), mt, weight_decay, w2);
+        if let Some(h) = self.units {
+            let (w1, g1, mb) = (parameters(p.parameters, h), parameters(g, h), rows(back, h));
+            let (units, line) = (h as i32, lh as i32);
+            gpu.product((used, h, classes, agents), mb, ms, w2, 0.0, mb);
+            let arguments = arguments![back, hidden, units, line, many, places];
+            gpu.launch(&self.mask, grid, (128, 1), arguments, "mask");
+            gpu.product((inputs, h, used, agents), g1, mx.transposed(), mb, weight_decay, w1);
+        }
     }
 
     /// The images of a batch, unless they are there.
@@ -169,32 +197,36 @@ impl Mlp {
         let (agents, each) = (batch.agents, batch.each);
         self.reserve(batch.total());
         self.load(p.samples, batch);
-        let ((lx, lh, ls), h, inputs, classes) =
-            (self.lines(), self.units, self.net.inputs(), self.net.classes);
+        let ((lx, lh, ls), inputs, classes) = (self.lines(), self.net.inputs(), self.net.classes);
         let room = |line: usize| DeviceMemory::zeros(&gpu, 4 * self.capacity * line);
         let [tangents, score_tangents] = self.tangents.take().unwrap_or_else(|| [room(lh), room(ls)]);
         let rows = |at: u64, line: usize| Matrix::new(at, Kind::F32, line, each * line);
+        let (top, h) = (self.top(), self.units.unwrap_or(0));
         let layers = |at: u64| {
-            let second = at + 4 * (inputs * h) as u64;
             let layer = |at: u64, line: usize| Matrix::new(at, Kind::F32, line, p.stride);
-            (layer(at, h), layer(second, h + 1))
+            (layer(at, h), layer(at + 4 * top.from as u64, top.inputs))
         };
         let [(w1, w2), (z1, z2)] = p.points.map(layers);
         let [(dy1, dy2), (dz1, dz2)] = p.directions.map(layers);
         let (mx, mh, ms) = (rows(self.x.at(), lx), rows(self.hidden.at(), lh), rows(self.scores.at(), ls));
         let (th, ts, mb) = (rows(tangents.at(), lh), rows(score_tangents.at(), ls), rows(self.back.at(), h));
+        let mt = rows(top.at, top.line);
         let (hidden, back, units, line) = (self.hidden.at(), self.back.at(), h as i32, lh as i32);
         let (places, grid) = (each as i32, (batch.total() as u32, 1, 1));
-        let in_front = (each, h, inputs, agents);
-        gpu.product(in_front, mh, mx, w1, 0.0, mh);
-        gpu.product(in_front, th, mx, z1, 0.0, th);
-        gpu.launch(&self.relu, grid, (128, 1), arguments![hidden, units, line, places, places], "relu");
-        let to = tangents.at();
-        gpu.launch(&self.mask_tangents, grid, (128, 1), arguments![to, hidden, units, line], "tangents");
-        let behind = (each, classes, h + 1, agents);
-        gpu.product(behind, ms, mh, w2.transposed(), 0.0, ms);
-        gpu.product(behind, ts, th, w2.transposed(), 0.0, ts);
-        gpu.product(behind, ts, mh, z2.transposed(), 1.0, ts);
+        if self.units.is_some() {
+            let in_front = (each, h, inputs, agents);
+            gpu.product(in_front, mh, mx, w1, 0.0, mh);
+            gpu.product(in_front, th, mx, z1, 0.0, th);
+            gpu.launch(&self.relu, grid, (128, 1), arguments![hidden, units, line, places, places], "relu");
+            let to = tangents.at();
+            gpu.launch(&self.mask_tangents, grid, (128, 1), arguments![to, hidden, units, line], "tangents");
+        }
+        let behind = (each, classes, top.inputs, agents);
+        gpu.product(behind, ms, mt, w2.transposed(), 0.0, ms);
+        gpu.product(behind, ts, mt, z2.transposed(), 0.0, ts);
+        if self.units.is_some() {
+            gpu.product(behind, ts, th, w2.transposed(), 1.0, ts);
+        }
         let (scores, of_scores, table) = (self.scores.at(), score_tangents.at(), batch.table());
         let (weights, losses, count, score_line) =
             (batch.weights(), batch.losses(0), classes as i32, ls as i32);
@@ -206,22 +238,24 @@ impl Mlp {
             arguments![scores, of_scores, table, weights, losses, count, score_line, places, train, total],
             "tangents of the entropy",
         );
-        let mask = || {
-            let arguments = arguments![back, hidden, units, line, places, places];
-            gpu.launch(&self.mask, grid, (128, 1), arguments, "mask");
-        };
-        let (last, through, first) =
-            ((classes, h + 1, each, agents), (each, h, classes, agents), (inputs, h, each, agents));
-        gpu.product(last, dy2, ms.transposed(), mh, p.weight_decay, w2);
-        gpu.product(through, mb, ms, w2, 0.0, mb);
-        mask();
-        gpu.product(first, dy1, mx.transposed(), mb, p.weight_decay, w1);
-        gpu.product(last, dz2, ts.transposed(), mh, p.weight_decay, z2);
-        gpu.product(last, dz2, ms.transposed(), th, 1.0, dz2);
-        gpu.product(through, mb, ts, w2, 0.0, mb);
-        gpu.product(through, mb, ms, z2, 1.0, mb);
-        mask();
-        gpu.product(first, dz1, mx.transposed(), mb, p.weight_decay, z1);
+        let last = (classes, top.inputs, each, agents);
+        gpu.product(last, dy2, ms.transposed(), mt, p.weight_decay, w2);
+        gpu.product(last, dz2, ts.transposed(), mt, p.weight_decay, z2);
+        if self.units.is_some() {
+            let mask = || {
+                let arguments = arguments![back, hidden, units, line, places, places];
+                gpu.launch(&self.mask, grid, (128, 1), arguments, "mask");
+            };
+            let (through, first) = ((each, h, classes, agents), (inputs, h, each, agents));
+            gpu.product(through, mb, ms, w2, 0.0, mb);
+            mask();
+            gpu.product(first, dy1, mx.transposed(), mb, p.weight_decay, w1);
+            gpu.product(last, dz2, ms.transposed(), th, 1.0, dz2);
+            gpu.product(through, mb, ts, w2, 0.0, mb);
+            gpu.product(through, mb, ms, z2, 1.0, mb);
+            mask();
+            gpu.product(first, dz1, mx.transposed(), mb, p.weight_decay, z1);
+        }
         self.tangents = Some([tangents, score_tangents]);
     }
 }

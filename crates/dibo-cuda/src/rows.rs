@@ -16,7 +16,7 @@ pub(crate) const KERNELS: [&str; 13] = [
     "mean_columns",
     "spread_rows",
     "gap_rows",
-    "square_rows",
+    "dot_rows",
     "mix_sparse",
     "blend",
     "scale_rows",
@@ -171,10 +171,43 @@ impl DeviceRows {
 
     /// The square of each row's norm over these columns.
     pub fn square_sums(&self, columns: &Range<usize>) -> Vec<f64> {
+        self.dots(columns, columns.start)
+    }
+
+    /// Of each row the product of these columns with as many from `other` on.
+    pub fn dots(&self, columns: &Range<usize>, other: usize) -> Vec<f64> {
         let (b, from, width, stride, count) = self.columns(columns);
+        let other = other as i64;
         self.sums(columns, count as usize, |grid, to| {
-            self.gpu().rows_kernel("square_rows", grid, 256, arguments![to, b, from, width, stride]);
+            self.gpu().rows_kernel("dot_rows", grid, 256, arguments![to, b, from, other, width, stride]);
         })
+    }
+
+    /// One column, row by row.
+    pub fn column(&self, column: usize) -> Vec<f32> {
+        let (numbers, from, count) =
+            (DeviceMemory::unset(self.gpu(), 4 * self.count()), column, self.count());
+        self.copy_column(numbers.at(), 1, 0, self.at(), self.stride(), from);
+        let mut values = vec![0.0; count];
+        numbers.read(0, &mut values);
+        values
+    }
+
+    /// Writes one column.
+    pub fn set_column(&self, column: usize, values: &[f32]) {
+        let numbers = DeviceMemory::of(self.gpu(), values);
+        self.copy_column(self.at(), self.stride(), column, numbers.at(), 1, 0);
+    }
+
+    fn copy_column(&self, a: u64, stride_a: usize, to: usize, b: u64, stride_b: usize, from: usize) {
+        let (keep, scale, width) = (0.0f32, 1.0f32, 1i64);
+        let [stride_a, stride_b, to, from] = [stride_a, stride_b, to, from].map(|n| n as i64);
+        self.gpu().rows_kernel(
+            "blend",
+            (1, self.count() as u32),
+            32,
+            arguments![a, b, keep, scale, to, from, width, stride_a, stride_b],
+        );
     }
 
     /// What kernels over columns take: address, first column, columns, stride and rows.

@@ -120,8 +120,8 @@ mod with {
             let vectors = algorithm.vectors(blocks);
             // Two more for what has two levels and no penalty: SOBA's differences of gradients.
             let away = if vectors.lower > 0 && algorithm.penalty_steps(0).is_none() { 2 } else { 0 };
-            let need = dibo_cuda::need(&host, precision, vectors.lower + vectors.single + away)
-                .map_err(anyhow::Error::msg)?;
+            let all = vectors.lower + vectors.single + away + algorithm.more_on_device();
+            let need = dibo_cuda::need(&host, precision, all).map_err(anyhow::Error::msg)?;
             let (free, _) = self.gpu.memory();
             let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
             ensure!(

@@ -1,9 +1,12 @@
 //! Cells whose rows lie on a device. The device here is a shelf in host memory, so that whatever a method
 //! does there can be held against the host.
 use dibo::Result;
+use dibo::algorithm::c2dfb::C2dfb;
 use dibo::algorithm::cell::{Cell, Recipe};
 use dibo::algorithm::direction::{Call, Direction, Soba, SobaFd};
 use dibo::algorithm::free::Free;
+use dibo::algorithm::hgp::Hgp;
+use dibo::algorithm::ma_dsbo::MaDsbo;
 use dibo::algorithm::published::*;
 use dibo::algorithm::push_pull_soba::PushPullSoba;
 use dibo::algorithm::{Algorithm, Parameters, State};
@@ -404,6 +407,14 @@ where
     cell
 }
 
+/// A method with all its parameters.
+fn looped<A: Algorithm<f64> + DeserializeOwned + 'static>(parameters: Value) -> Box<dyn Algorithm<f64>> {
+    let method = serde_json::from_value::<A>(parameters).expect("a method");
+    method.check().expect("in range");
+    assert!(method.on_device());
+    Box::new(method)
+}
+
 #[test]
 fn methods_on_a_device_go_where_they_go_on_the_host() {
     let free = |mixing: &str, estimator: Value, sweep: &str, direction: Value| {
@@ -415,6 +426,9 @@ fn methods_on_a_device_go_where_they_go_on_the_host() {
     };
     let (plain, penalty) = (json!({}), json!({"direction": "penalty", "lambda": 2.0}));
     let storm = json!({"estimator": "storm", "a": 0.3});
+    let series = json!({"direction": "neumann-local", "curvature": 9.0, "terms": 4});
+    let neumann = json!({"eta": 0.3, "alpha_1": 1.0, "alpha_2": 1.0, "beta_1": 0.1, "beta_2": 0.2,
+        "curvature": 9.0, "terms": 4});
     let momentum = json!({"estimator": "momentum", "theta": 0.4});
     let methods: Vec<(&str, Box<dyn Algorithm<f64>>)> = vec![
         ("d-soba", Box::new(cell::<DSoba>(json!({"theta": 0.3})))),
@@ -435,6 +449,38 @@ fn methods_on_a_device_go_where_they_go_on_the_host() {
         ("penalty, ab, momentum", free("ab", momentum, "simultaneous", penalty)),
         ("soba, gt-atc-raw", free("gt-atc-raw", plain, "sequential", json!({"direction": "soba"}))),
         ("push-pull-soba", Box::new(PushPullSoba { eta_x: 0.02.into(), eta_y: 0.05.into(), eta_v: None })),
+        ("mdbo", looped::<Cell<Mdbo>>(neumann.clone())),
+        ("vrdbo", looped::<Cell<Vrdbo>>(neumann)),
+        ("neumann-local one by one", free("ab", json!({}), "sequential", series)),
+        (
+            "ma-dsbo",
+            looped::<MaDsbo>(json!({"eta_x": 0.02, "eta_y": 0.05, "theta": 0.3, "inner": 2, "inner_z": 3})),
+        ),
+        (
+            "ma-dsbo, tracked",
+            looped::<MaDsbo>(
+                json!({"eta_x": 0.02, "eta_y": 0.05, "theta": 0.3, "inner": 2, "inner_z": 3, "tracked": true}),
+            ),
+        ),
+        (
+            "hgp",
+            looped::<Hgp>(
+                json!({"eta_x": 0.02, "eta_y": 0.05, "alpha": 0.1, "inner": 2, "terms": 3, "pushes": 2}),
+            ),
+        ),
+        (
+            "hgp, warm",
+            looped::<Hgp>(
+                json!({"eta_x": 0.02, "eta_y": 0.05, "alpha": 0.1, "inner": 2, "terms": 3, "pushes": 2, "warm": true,
+            "keep_weight": true, "adapt": "after"}),
+            ),
+        ),
+        (
+            "c2dfb",
+            looped::<C2dfb>(
+                json!({"eta_x": 0.02, "eta_y": 0.05, "lambda": 2.0, "inner": 2, "gossip_in": 0.5, "gossip_out": 0.6}),
+            ),
+        ),
     ];
     for (name, method) in &methods {
         alike(&format!("{name}, shared x"), method.as_ref(), &quadratic);

@@ -29,7 +29,7 @@ extern "C" __global__ void psi_directions(
     dx[at] = scale * p.factor * s * (1 - s) * ((of_y ? of_y[i] : 0) - of_z[i]);
 }
 
-// Pixels as numbers, with the 1 of the bias behind them.
+// Pixels as numbers, with the 1 of the bias behind them where the line has room.
 extern "C" __global__ void load_images(
     float* x, const unsigned char* images, const Place* batch, const float* scale, const float* shift,
     int pixels, int line
@@ -37,7 +37,7 @@ extern "C" __global__ void load_images(
     const unsigned char* image = images + (big)batch[blockIdx.x].sample * pixels;
     float* to = x + (big)blockIdx.x * line;
     for (int p = threadIdx.x; p < pixels; p += blockDim.x) to[p] = image[p] * scale[p] + shift[p];
-    if (threadIdx.x == 0) to[pixels] = 1;
+    if (threadIdx.x == 0 && pixels < line) to[pixels] = 1;
 }
 
 // Places of each agent that a pass uses: `used` of S; row r is place r % used of agent r / used.

@@ -152,13 +152,13 @@ extern "C" __global__ void gap_rows(
     if (threadIdx.x == 0) out[blockIdx.x] = all;
 }
 
-// out[row · blocks + block] = Σ over columns of b²
-extern "C" __global__ void square_rows(double* out, const float* b, big from, big width, big stride) {
+// out[row · blocks + block] = Σ over columns of a row's products of those `from` on with those `other` on
+extern "C" __global__ void dot_rows(
+    double* out, const float* b, big from, big other, big width, big stride
+) {
     double all = 0;
-    for (big c = grid_first(1); c < width; c += grid_step(1)) {
-        double x = b[blockIdx.y * stride + from + c];
-        all += x * x;
-    }
+    const float* row = b + blockIdx.y * stride;
+    for (big c = grid_first(1); c < width; c += grid_step(1)) all += (double)row[from + c] * row[other + c];
     all = block_sum(all);
     if (threadIdx.x == 0) out[blockIdx.y * gridDim.x + blockIdx.x] = all;
 }

@@ -1,4 +1,4 @@
-//! SOBA's directions on the device: dy = ∇ᵧg, dz = ∇²ᵧᵧg z − ∇ᵧf, dψ = −∇²ψᵧg z. An MLP has the products by
+//! SOBA's directions on the device: dy = ∇ᵧg, dz = ∇²ᵧᵧg z − ∇ᵧf, dx = −∇²ₓᵧg z. An MLP has the products by
 //! themselves, in one pass; any model has them as differences of gradients.
 use super::{DeviceLearning, DeviceModel, Precision, Work, lay};
 use crate::batches::{Batch, Gradients, Pass, Place};
@@ -7,20 +7,19 @@ use crate::memory::DeviceMemory;
 use crate::mlp::Tangent;
 use crate::rows::DeviceRows;
 use dibo::algorithm::direction::Y;
-use dibo::problem::learning::Task;
 use dibo::problem::{At, Penalty, Products};
 use dibo::rows::Stack;
 use dibo::{Error, Result as Done};
 use std::sync::Arc;
 
 /// What a stack's variables and directions have in common: where y and z begin in a row of each.
-struct Addresses {
-    y: u64,
-    z: u64,
-    dy: u64,
-    dz: u64,
-    stride: usize,
-    width: usize,
+pub(super) struct Addresses {
+    pub y: u64,
+    pub z: u64,
+    pub dy: u64,
+    pub dz: u64,
+    pub stride: usize,
+    pub width: usize,
 }
 
 /// What differences need beside the state: a point in the place of y and gradients in the place of z, and
@@ -86,7 +85,7 @@ impl DeviceLearning {
         Ok(self.soba_by_differences(at, (delta, relative), v, d))
     }
 
-    fn addresses(&self, v: &Stack<f32, 3>, d: &Stack<f32, 3>) -> Option<Addresses> {
+    pub(super) fn addresses(&self, v: &Stack<f32, 3>, d: &Stack<f32, 3>) -> Option<Addresses> {
         let (v_rows, d_rows) =
             (DeviceRows::required(&self.gpu, &v.shared)?, DeviceRows::required(&self.gpu, &d.shared)?);
         let of = |rows: &DeviceRows, variable: usize| rows.at() + 4 * v.cut(variable).start as u64;
@@ -102,12 +101,11 @@ impl DeviceLearning {
 
     /// dy = ∇ᵧg alone.
     fn lower_gradients(&self, at: At<'_>, v: &Stack<f32, 3>, d: &Stack<f32, 3>) -> Option<()> {
-        let Task::Cleaning { tau, .. } = self.host.task() else { return None };
-        let (a, psi) = (self.addresses(v, d)?, self.private(v)?);
+        let (a, upper) = (self.addresses(v, d)?, self.upper_rows(v, d)?);
         let Work { model, batch, places, .. } = &mut *self.work();
         let train = lay(places, &only(&self.lists(at, PLAIN), 0));
         batch.fill(places, at.owned.len(), train);
-        self.weigh(batch, psi.at());
+        self.weigh(batch, upper.psi());
         model.begin();
         model.pass(&Pass {
             samples: &self.data,
@@ -116,19 +114,19 @@ impl DeviceLearning {
             used: batch.each,
             parameters: a.y,
             stride: a.stride,
-            gradients: Some(Gradients { at: a.dy, weight_decay: tau as f32 }),
+            gradients: Some(Gradients { at: a.dy, weight_decay: upper.weight_decay() as f32 }),
         });
+        self.lower_of_tau(&upper, &a);
         Some(())
     }
 
     fn soba_by_tangents(&self, at: At<'_>, v: &Stack<f32, 3>, d: &Stack<f32, 3>) -> Option<()> {
-        let Task::Cleaning { tau, .. } = self.host.task() else { return None };
-        let (a, [psi, dx]) = (self.addresses(v, d)?, [self.private(v)?, self.private(d)?]);
+        let (a, upper) = (self.addresses(v, d)?, self.upper_rows(v, d)?);
         let Work { model, batch, places, .. } = &mut *self.work();
         let DeviceModel::Mlp(mlp) = model else { return None };
         let train = lay(places, &self.lists(at, PLAIN));
         batch.fill(places, at.owned.len(), train);
-        self.weigh(batch, psi.at());
+        self.weigh(batch, upper.psi());
         mlp.begin();
         // TF32 would turn units near zero on and off, and with them whole parts of the products.
         self.gpu.full_precision(true);
@@ -138,12 +136,11 @@ impl DeviceLearning {
             points: [a.y, a.z],
             directions: [a.dy, a.dz],
             stride: a.stride,
-            weight_decay: tau as f32,
+            weight_decay: upper.weight_decay() as f32,
         });
         self.gpu.full_precision(false);
-        dx.memory().clear();
-        self.psi_directions(dx.at(), psi.at(), batch, [0, batch.losses(0)], 0);
-        Some(())
+        self.psi_directions(&upper, batch, [0, batch.losses(0)], 0);
+        self.soba_of_tau(&upper, v, d)
     }
 
     fn soba_by_differences(
@@ -153,9 +150,8 @@ impl DeviceLearning {
         v: &Stack<f32, 3>,
         d: &Stack<f32, 3>,
     ) -> Option<()> {
-        let Task::Cleaning { tau, .. } = self.host.task() else { return None };
-        let (a, [psi, dx]) = (self.addresses(v, d)?, [self.private(v)?, self.private(d)?]);
-        let (gpu, agents, decay) = (&self.gpu, at.owned.len(), tau as f32);
+        let (a, upper) = (self.addresses(v, d)?, self.upper_rows(v, d)?);
+        let (gpu, agents, decay) = (&self.gpu, at.owned.len(), upper.weight_decay() as f32);
         let deltas = self.deltas((delta, relative), v)?;
         let (width, stride) = (a.width as i64, a.stride as i64);
         let grid = (gpu.blocks(a.width, 256), agents as u32);
@@ -171,7 +167,7 @@ impl DeviceLearning {
         gpu.full_precision(true);
         let train = lay(places, &only(&lists, 0));
         batch.fill(places, agents, train);
-        self.weigh(batch, psi.at());
+        self.weigh(batch, upper.psi());
         let mut pass = |batch: &Batch, losses: usize, parameters: u64, to: u64, weight_decay: f32| {
             model.begin();
             model.pass(&Pass {
@@ -194,8 +190,7 @@ impl DeviceLearning {
         pass(batch, 1, room, gradients, decay);
         let to = a.dz;
         gpu.rows_kernel("difference", grid, 256, arguments![to, gradients, scales, width, stride]);
-        dx.memory().clear();
-        self.psi_directions(dx.at(), psi.at(), batch, [batch.losses(1), batch.losses(0)], scales);
+        self.psi_directions(&upper, batch, [batch.losses(1), batch.losses(0)], scales);
         pass(batch, 0, a.y, a.dy, decay);
         lay(places, &only(&lists, 1));
         batch.fill(places, agents, 0);
@@ -209,7 +204,7 @@ impl DeviceLearning {
             256,
             arguments![to, gradients, keep, scale, none, none, width, stride, stride],
         );
-        Some(())
+        self.soba_of_tau(&upper, v, d)
     }
 
     /// δ of each agent.

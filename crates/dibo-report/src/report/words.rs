@@ -236,6 +236,13 @@ mod tests {
         };
         assert_eq!(labelled(&series, |_| false), "FAB noise-on=state ν=0.3 weights=[1,2]");
         assert_eq!(labelled(&series, |key| key != "graph.nu"), "FAB ν=0.3");
+        let table = |entries: &[(&str, f64)]| {
+            Value::Table(entries.iter().map(|(key, x)| (key.to_string(), (*x).into())).collect())
+        };
+        assert_eq!(table(&[("start", 3.0), ("power", 0.4)]).words(), "3(k+1)^0.4");
+        assert_eq!(table(&[("start", 0.1), ("decay", 0.01)]).words(), "0.1/(1+0.01k)");
+        assert_eq!(table(&[("start", 0.1), ("end", 0.01), ("over", 50.0)]).words(), "0.1 to 0.01 by 50");
+        assert_eq!(table(&[("start", 0.1)]).words(), "{ start = 0.1 }");
         assert_eq!(quantity("bytes", 12_500_000.0), "12.5 MB");
         assert_eq!(quantity("seconds", 0.00213), "2.13 ms");
         assert_eq!(quantity("seconds", 0.0), "0 µs");

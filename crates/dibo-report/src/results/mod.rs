@@ -105,7 +105,7 @@ pub struct Series {
 impl Series {
     /// A setting in words; empty if it is not given.
     pub fn words(&self, key: &str) -> String {
-        self.settings.get(key).map(Value::to_string).unwrap_or_default()
+        self.settings.get(key).map(Value::words).unwrap_or_default()
     }
 }
 

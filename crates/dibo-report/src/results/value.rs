@@ -54,6 +54,23 @@ impl Value {
     }
 }
 
+impl Value {
+    /// As a reader wants it: a number that changes with k as its formula, all else as it is written.
+    pub fn words(&self) -> String {
+        let Value::Table(entries) = self else { return self.to_string() };
+        let of = |names: &[&str]| -> Option<Vec<&Value>> {
+            let all: Option<Vec<&Value>> = names.iter().map(|name| entries.get(*name)).collect();
+            all.filter(|all| all.len() == entries.len())
+        };
+        match (of(&["start", "power"]), of(&["start", "decay"]), of(&["start", "end", "over"])) {
+            (Some(v), ..) => format!("{}(k+1)^{}", v[0], v[1]),
+            (_, Some(v), _) => format!("{}/(1+{}k)", v[0], v[1]),
+            (.., Some(v)) => format!("{} to {} by {}", v[0], v[1], v[2]),
+            _ => self.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

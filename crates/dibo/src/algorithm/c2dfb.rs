@@ -1,15 +1,17 @@
 //! C2DFB (Wen, Liu, Abdelmoniem, Zhou and Xu, arXiv 2410.14115), rebuilt from its abstract and from what is
 //! known of compressed tracking: y and z by T rounds of tracking on reference points that all neighbours
 //! hold, x by one round of tracking.
+use super::afar::Afar;
 use super::compressed::{Compressed, Tracked};
+use super::direction::{X, Y, Z};
 use super::loops::{each, variables};
-use super::stacks::{like, step_private};
+use super::stacks::{like, step_private, zeros};
 use super::{Algorithm, State, View, Workspaces};
-use super::{fill, memory, own_start, views};
+use super::{at, fill, memory, own_start, views};
 use crate::error::Result;
 use crate::network::Network;
-use crate::problem::{Bilevel, Start};
-use crate::rows::{Real, Rows, Stack};
+use crate::problem::{At, Bilevel, Penalty, Start};
+use crate::rows::{Real, Rows, Stack, Upper};
 use crate::schedule::Schedule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -56,15 +58,16 @@ impl<T: Real> Algorithm<T> for C2dfb {
     ) -> Result<Box<dyn State<T>>> {
         let start = own_start(problem, start);
         let (x, y) = variables(problem, network, &start);
-        let mut z = like(&y);
+        let mut z = zeros(&Upper::Shared(problem.lower()), &[], network.owned());
         fill(network, &mut z, [start.twin()]);
+        let afar = Afar::new(problem, network, y.on_device());
         Ok(Box::new(C2dfbState {
             p: self.clone(),
             d: x.clone(),
             x: Tracked::new(x),
             new: like(&y),
             lower: [Compressed::new(y), Compressed::new(z)],
-            workspaces: Workspaces::new(network.threads().count()),
+            workspaces: Workspaces::new(network.threads().count()).and(afar),
         }))
     }
 }
@@ -79,6 +82,12 @@ impl<T: Real> C2dfbState<T> {
         network: &dyn Network<T>,
     ) -> Result<()> {
         let Self { p, x, lower, new, workspaces, .. } = self;
+        if let Some(mut afar) = workspaces.afar() {
+            look(&mut afar, p.lambda.at(k), x, lower, problem, at(k, network))?;
+            afar.give([Y, Z][which], (new, 0), 0.0, 1.0);
+            lower[which].absorb(new, network.threads());
+            return Ok(());
+        }
         let (lambda, here) = (T::of(p.lambda.at(k)), (&x.v, lower[which].v()));
         each(new, here, network, workspaces, |i, d| {
             problem.grad_g(i.agent, k, i.x, i.y, i.gx, d)?;
@@ -92,6 +101,38 @@ impl<T: Real> C2dfbState<T> {
         lower[which].absorb(new, network.threads());
         Ok(())
     }
+
+    /// u = ∇ₓf(x, y) + λ(∇ₓg(x, y) − ∇ₓg(x, z)).
+    fn upper(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &dyn Network<T>) -> Result<()> {
+        let Self { p, x, d, lower, workspaces, .. } = self;
+        if let Some(mut afar) = workspaces.afar() {
+            look(&mut afar, p.lambda.at(k), x, lower, problem, at(k, network))?;
+            afar.give(X, (d, 0), 0.0, 1.0);
+            return Ok(());
+        }
+        let (lambda, [y, z]) = (T::of(p.lambda.at(k)), lower);
+        each(d, (&x.v, y.v()), network, workspaces, |i, d| {
+            problem.grad_f(i.agent, k, i.x, i.y, d, i.gy)?;
+            problem.grad_g(i.agent, k, i.x, i.y, i.gx, i.gy)?;
+            d.iter_mut().zip(&*i.gx).for_each(|(d, g)| *d += lambda * *g);
+            problem.grad_g(i.agent, k, i.x, z.v().row(i.row)[0], i.gx, i.gy)?;
+            d.iter_mut().zip(&*i.gx).for_each(|(d, g)| *d -= lambda * *g);
+            Ok(())
+        })
+    }
+}
+
+/// The penalty's directions on the device.
+fn look<T: Real>(
+    afar: &mut Afar<T>,
+    lambda: f64,
+    x: &Tracked<T>,
+    [y, z]: &[Compressed<T>; 2],
+    problem: &dyn Bilevel<T>,
+    at: At<'_>,
+) -> Result<()> {
+    [(X, &x.v), (Y, y.v()), (Z, z.v())].into_iter().for_each(|(variable, v)| afar.put(variable, (v, 0)));
+    afar.penalty(problem, at, Penalty { f: 1.0, g: lambda })
 }
 
 impl<T: Real> State<T> for C2dfbState<T> {
@@ -107,17 +148,9 @@ impl<T: Real> State<T> for C2dfbState<T> {
                 self.lower[which].send_s(self.p.top);
             }
         }
-        let Self { p, x, d, lower: [y, z], workspaces, .. } = self;
         // u = ∇ₓf(x, y) + λ(∇ₓg(x, y) − ∇ₓg(x, z))
-        let lambda = T::of(p.lambda.at(k));
-        each(d, (&x.v, y.v()), network, workspaces, |i, d| {
-            problem.grad_f(i.agent, k, i.x, i.y, d, i.gy)?;
-            problem.grad_g(i.agent, k, i.x, i.y, i.gx, i.gy)?;
-            d.iter_mut().zip(&*i.gx).for_each(|(d, g)| *d += lambda * *g);
-            problem.grad_g(i.agent, k, i.x, z.v().row(i.row)[0], i.gx, i.gy)?;
-            d.iter_mut().zip(&*i.gx).for_each(|(d, g)| *d -= lambda * *g);
-            Ok(())
-        })?;
+        self.upper(k, problem, network)?;
+        let Self { p, x, d, .. } = self;
         // t += u; x += γ(W x − x) − ηx t, t += γ(W t − t); t −= u
         let eta = p.eta_x.at(k);
         step_private(&mut x.v, eta, d, network);

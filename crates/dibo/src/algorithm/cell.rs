@@ -1,5 +1,6 @@
 //! A single-loop method as a cell of three short lists: where directions are taken (sweep), what they are
 //! (direction), how noise is treated (estimator), and how each variable then moves over the network (mixing).
+use super::afar::Afar;
 use super::direction::{Direction, X, Y, Z};
 use super::estimator::Estimates;
 use super::movement::Movement;
@@ -47,11 +48,12 @@ impl<T: Real, R: Recipe> Algorithm<T> for Cell<R> {
         let estimates = Estimates::new(spec.estimator, &v);
         let looks_back = estimates.as_ref().is_some_and(|e| e.back.is_some());
         let points = if spec.sweep == Sweep::Sequential { 3 } else { 1 };
+        let afar = Afar::new(problem, network, v.on_device() && spec.direction.is_a_series());
         let mut state = CellState {
             rule: spec.direction.make(),
             movement: Movement::new(&spec, &v, network),
             points: vec![v.clone(); if looks_back { points } else { 0 }],
-            workspaces: Workspaces::new(network.threads().count()),
+            workspaces: Workspaces::new(network.threads().count()).and(afar),
             spec,
             d: like(&v),
             v,

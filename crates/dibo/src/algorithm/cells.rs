@@ -1,4 +1,5 @@
 //! What a cell says of itself.
+use super::afar;
 use super::cell::{Cell, Recipe};
 use super::direction::Rule;
 use super::mixer::Mix;
@@ -65,9 +66,8 @@ impl<R: Recipe> Parameters for Cell<R> {
         p.gamma.is_none().then(|| PenaltySteps { lambda: g / f, eta: spec.eta(k), g })
     }
 
-    /// All but Neumann's series, which asks agent by agent.
-    fn on_device(&self) -> bool {
-        self.0.spec().is_ok_and(|s| !matches!(s.direction, Rule::NeumannLocal(_)))
+    fn more_on_device(&self) -> usize {
+        self.0.spec().map_or(0, |s| if s.direction.is_a_series() { afar::VECTORS } else { 0 })
     }
 
     fn about() -> &'static str {

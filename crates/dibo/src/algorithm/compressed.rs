@@ -92,8 +92,12 @@ impl<T: Real> Compressed<T> {
     }
 }
 
-/// What neighbours hold of the new comes closer by the `top` entries of largest difference.
+/// What neighbours hold of the new comes closer by the `top` entries of largest difference. On a device all
+/// are sent.
 fn send<T: Real>(new: &Stack<T, 1>, held: &mut Stack<T, 1>, top: Option<usize>, order: &mut Vec<usize>) {
+    if held.on_device() {
+        return held.shared.copy_from(&new.shared);
+    }
     for row in 0..new.count() {
         let ([new], [held]) = (new.row(row), held.row_mut(row));
         let size = |j: &usize| (new[*j] - held[*j]).f64().abs();

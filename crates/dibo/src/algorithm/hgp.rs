@@ -1,11 +1,12 @@
 //! HGP (Terashita and Hara, arXiv 2210.02129; agrees with the authors' code): y by T rounds of gradient push,
 //! then the hypergradient by M Neumann terms, each averaged by S rounds of push-sum. x is each agent's own:
 //! min Σ f_i(x_i, y*), and no x is sent.
+use super::afar::Afar;
 use super::direction::products;
-use super::loops::{descend, each, variables};
+use super::loops::{descend, lower_gradients, variables};
 use super::mixer::Mix;
 use super::mover::Mover;
-use super::neumann_push::NeumannPush;
+use super::neumann_push::{NeumannPush, OnDevice};
 use super::stacks::like;
 use super::{Algorithm, State, View, Workspaces};
 use super::{memory, own_start, views};
@@ -74,11 +75,13 @@ impl<T: Real> Algorithm<T> for Hgp {
         products(problem)?;
         let (x, y) = variables(problem, network, &own_start(problem, start));
         let mix = if self.adapt == Adapt::Before { Mix::Sgp } else { Mix::SgpCta };
+        let afar = Afar::new(problem, network, y.on_device());
         let hyper = NeumannPush {
+            there: afar.as_ref().map(|_| OnDevice { fx: like(&x), fy: like(&y), a: like(&y) }),
             h: like(&x),
             a: y.clone(),
             weight: Rows::zeros(y.count(), 1),
-            workspaces: Workspaces::new(network.threads().count()),
+            workspaces: Workspaces::new(network.threads().count()).and(afar),
         };
         Ok(Box::new(HgpState { p: self.clone(), x, begin: y.clone(), y: Mover::new(mix, 1.0, y), hyper }))
     }
@@ -94,9 +97,7 @@ impl<T: Real> State<T> for HgpState<T> {
         }
         for t in 0..p.inner {
             let (here, sample) = ((&*x, &y.v), k * p.inner + t);
-            each(&mut y.d, here, network, &hyper.workspaces, |i, d| {
-                problem.grad_g(i.agent, sample, i.x, i.y, i.gx, d)
-            })?;
+            lower_gradients(&mut y.d, here, sample, problem, network, &hyper.workspaces)?;
             y.go(k, p.eta_y.at(k), network)?;
         }
         // 2. h = ∇ₓf / n, a = ∇ᵧf / n; then a is averaged and h −= α ∇²ₓᵧg a, a −= α ∇²ᵧᵧg a, M times

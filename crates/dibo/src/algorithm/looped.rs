@@ -1,4 +1,5 @@
 //! What the methods with inner loops say of themselves.
+use super::afar;
 use super::c2dfb::C2dfb;
 use super::hgp::Hgp;
 use super::loops::{check_rounds, check_share};
@@ -39,8 +40,8 @@ impl Parameters for Hgp {
         step_tiers(["eta_x", "eta_y"], None)
     }
 
-    fn on_device(&self) -> bool {
-        false
+    fn more_on_device(&self) -> usize {
+        afar::VECTORS + 2
     }
 
     fn about() -> &'static str {
@@ -82,8 +83,8 @@ impl Parameters for MaDsbo {
         step_tiers(["eta_x", "eta_y"], None)
     }
 
-    fn on_device(&self) -> bool {
-        false
+    fn more_on_device(&self) -> usize {
+        afar::VECTORS
     }
 
     fn about() -> &'static str {
@@ -128,8 +129,13 @@ impl Parameters for C2dfb {
         step_tiers(["eta_x", "eta_y"], Some(Tier { axes: vec![Axis::lambda()], fine: false }))
     }
 
+    /// The largest entries of a difference are found on the host.
     fn on_device(&self) -> bool {
-        false
+        self.top.is_none()
+    }
+
+    fn more_on_device(&self) -> usize {
+        afar::VECTORS
     }
 
     fn about() -> &'static str {

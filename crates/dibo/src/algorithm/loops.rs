@@ -1,6 +1,7 @@
 //! What the methods with inner loops share.
-use super::stacks::zeros;
-use super::{Workspaces, fill};
+use super::direction::{X, Y};
+use super::stacks::{pairs, zeros};
+use super::{Workspaces, at, fill};
 use crate::error::Result;
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
@@ -71,8 +72,24 @@ pub fn scale<T: Real>(a: &mut Stack<T, 1>, by: f64, network: &dyn Network<T>) {
 
 /// `x −= eta · h` for all of a stack.
 pub fn descend<T: Real>(x: &mut Stack<T, 1>, eta: f64, h: &Stack<T, 1>, network: &dyn Network<T>) {
-    let eta = T::of(eta);
-    x.for_each_row(network.threads(), 16, |_, row, [x]| {
-        x.iter_mut().zip(h.row(row)[0]).for_each(|(x, h)| *x -= eta * *h);
-    });
+    pairs(x, h).for_each(|(x, h)| x.add_scaled(T::of(-eta), h, network.threads()));
+}
+
+/// Writes ∇ᵧg at (x, y) with this sample for every owned agent.
+pub fn lower_gradients<T: Real>(
+    d: &mut Stack<T, 1>,
+    here: (&Stack<T, 1>, &Stack<T, 1>),
+    sample: usize,
+    problem: &dyn Bilevel<T>,
+    network: &dyn Network<T>,
+    workspaces: &Workspaces<T>,
+) -> Result<()> {
+    let Some(mut afar) = workspaces.afar() else {
+        return each(d, here, network, workspaces, |i, d| problem.grad_g(i.agent, sample, i.x, i.y, i.gx, d));
+    };
+    afar.put(X, (here.0, 0));
+    afar.put(Y, (here.1, 0));
+    afar.soba(problem, at(sample, network), Some(Y))?;
+    afar.give(Y, (d, 0), 0.0, 1.0);
+    Ok(())
 }

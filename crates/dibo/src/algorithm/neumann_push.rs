@@ -1,7 +1,7 @@
 //! A hypergradient by Neumann terms, each averaged over the agents by rounds of push-sum.
-use super::Workspaces;
-use super::direction::products;
+use super::direction::{X, Y, Z, products};
 use super::loops::{each, scale};
+use super::{Workspaces, at};
 use crate::error::Result;
 use crate::network::{Lane, Network};
 use crate::problem::Bilevel;
@@ -16,6 +16,14 @@ pub struct NeumannPush<T> {
     pub a: Stack<T, 1>,
     pub weight: Rows<T>,
     pub workspaces: Workspaces<T>,
+    pub there: Option<OnDevice<T>>,
+}
+
+/// What a device needs beside: ∇ₓf, ∇ᵧf, and a/ω.
+pub struct OnDevice<T> {
+    pub fx: Stack<T, 1>,
+    pub fy: Stack<T, 1>,
+    pub a: Stack<T, 1>,
 }
 
 impl<T: Real> NeumannPush<T> {
@@ -27,11 +35,23 @@ impl<T: Real> NeumannPush<T> {
         problem: &dyn Bilevel<T>,
         network: &dyn Network<T>,
     ) -> Result<()> {
-        let (Self { h, a, .. }, (x, y), owned) = (self, here, network.owned());
+        let (Self { h, a, workspaces, there, .. }, (x, y), owned) = (self, here, network.owned());
+        let n = network.agents() as f64;
+        if let (Some(mut afar), Some(OnDevice { fx, fy, .. })) = (workspaces.afar(), there) {
+            // At z = 0 SOBA's directions are ∇ₓf and −∇ᵧf.
+            afar.put(X, (x, 0));
+            afar.put(Y, (y, 0));
+            afar.clear_z();
+            afar.soba(problem, at(k, network), None)?;
+            afar.give(X, (fx, 0), 0.0, 1.0);
+            afar.give(Z, (fy, 0), 0.0, -1.0);
+            h.blend_on_device(0, 0.0, 1.0 / n, (fx, 0));
+            a.blend_on_device(0, 0.0, 1.0 / n, (fy, 0));
+            return Ok(());
+        }
         h.try_for_each_pair(a, network.threads(), |_, row, h, a| {
             problem.grad_f(owned[row], k, x.row(row)[0], y.row(row)[0], h, a)
         })?;
-        let n = network.agents() as f64;
         scale(a, 1.0 / n, network);
         scale(h, 1.0 / n, network);
         Ok(())
@@ -60,7 +80,19 @@ impl<T: Real> NeumannPush<T> {
         problem: &dyn Bilevel<T>,
         network: &dyn Network<T>,
     ) -> Result<()> {
-        let Self { h, a, weight, workspaces } = self;
+        let Self { h, a, weight, workspaces, there } = self;
+        if let (Some(mut afar), Some(OnDevice { fx, fy, a: evened })) = (workspaces.afar(), there) {
+            // The products are what SOBA's directions at z = a/ω have beside ∇f.
+            evened.shared.divide_into(&a.shared, weight, network.threads());
+            afar.put(Z, (evened, 0));
+            afar.soba(problem, at(k, network), None)?;
+            h.blend_on_device(0, 1.0, -alpha, (fx, 0));
+            afar.give(X, (h, 0), 1.0, alpha);
+            a.blend_on_device(0, 0.0, -alpha, (fy, 0));
+            afar.give(Z, (a, 0), 1.0, -alpha);
+            a.blend_on_device(0, 1.0, 1.0, (evened, 0));
+            return Ok(());
+        }
         let (second, alpha) = (products(problem)?, T::of(alpha));
         each(h, here, network, workspaces, |i, h| {
             second.xy(i.agent, k, i.x, i.y, a.row(i.row)[0], i.gx)?;

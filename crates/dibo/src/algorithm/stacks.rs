@@ -24,7 +24,10 @@ pub fn fill<T: Real, const N: usize>(
         }
     }
     let ends: Vec<usize> = (0..N).map(|v| stack.cut(v).end).collect();
-    network.place(&mut stack.shared, &ends);
+    // Where a private variable is alone, nothing is shared.
+    if stack.shared.width() > 0 {
+        network.place(&mut stack.shared, &ends);
+    }
     if let Some(private) = &mut stack.private {
         network.place(private, &[]);
     }

@@ -54,6 +54,10 @@ pub trait Parameters: Send + Sync {
     fn on_device(&self) -> bool {
         true
     }
+    /// Vectors like y that it needs beside its state where that lies on a device.
+    fn more_on_device(&self) -> usize {
+        0
+    }
     /// What it is in a line, and how surely, where the name does not say it.
     fn about() -> &'static str
     where

@@ -375,8 +375,14 @@ impl<T: Real, const N: usize> Stack<T, N> {
     }
 
     /// `self = keep · self + scale · other`, for one variable of stacks that lie on a device.
-    pub fn blend_on_device(&mut self, variable: usize, keep: f64, scale: f64, other: (&Stack<T, N>, usize)) {
-        let (keep, scale, (other, from)) = (T::of(keep), T::of(scale), other);
+    pub fn blend_on_device<const M: usize>(
+        &mut self,
+        variable: usize,
+        keep: f64,
+        scale: f64,
+        (other, from): (&Stack<T, M>, usize),
+    ) {
+        let (keep, scale) = (T::of(keep), T::of(scale));
         match (&mut self.private, &other.private) {
             (Some(own), Some(other)) if variable == 0 && from == 0 => {
                 if let Some((own, other)) = own.devices(other) {
@@ -385,7 +391,8 @@ impl<T: Real, const N: usize> Stack<T, N> {
             }
             _ => {
                 let columns = (self.cut(variable), other.cut(from).start);
-                if let Some((own, other)) = self.shared.devices(&other.shared) {
+                // Rows of one width or of another.
+                if let (Some(own), Some(other)) = (self.shared.device_mut(), other.shared.device()) {
                     own.blend(keep, scale, other, Some(columns));
                 }
             }

@@ -1,9 +1,10 @@
 //! Each agent inverts its own Hessian by a series: dy = ∇ᵧg, dx = ∇ₓf − ∇²ₓᵧg s with s = (1/L) Σ_{j<J}
 //! (I − ∇²ᵧᵧg/L)ʲ ∇ᵧf. Off by the agents' inequality at any step.
-use super::{Call, Direction, X, Y, products, take_off};
+use super::{Call, Direction, X, Y, Z, by_agent, products, take_off};
+use crate::algorithm::Workspaces;
 use crate::error::Result;
-use crate::problem::Bilevel;
-use crate::rows::Real;
+use crate::problem::{At, Bilevel};
+use crate::rows::{Real, Stack};
 
 /// The series.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,6 +62,36 @@ impl<T: Real> Direction<T> for NeumannLocal {
         }
         if call.wants(Y) {
             problem.grad_g(agent, k, x, y, gx, dy)?;
+        }
+        Ok(())
+    }
+
+    /// On a device the sum is z of SOBA's directions after J steps z −= (∇²ᵧᵧg z − ∇ᵧf)/L from 0.
+    fn of_all(
+        &self,
+        problem: &dyn Bilevel<T>,
+        at: At<'_>,
+        only: Option<usize>,
+        v: &Stack<T, 3>,
+        d: &mut Stack<T, 3>,
+        workspaces: &Workspaces<T>,
+    ) -> Result<()> {
+        let Some(mut afar) = workspaces.afar() else {
+            return by_agent(self, problem, at, only, v, d, workspaces);
+        };
+        [X, Y].into_iter().for_each(|variable| afar.put(variable, (v, variable)));
+        if only != Some(Y) {
+            afar.clear_z();
+            for _ in 0..self.terms {
+                afar.soba(problem, at, Some(Z))?;
+                afar.step_z(1.0 / self.curvature);
+            }
+            afar.soba(problem, at, Some(X))?;
+            afar.give(X, (d, X), 0.0, 1.0);
+        }
+        if only != Some(X) {
+            afar.soba(problem, at, Some(Y))?;
+            afar.give(Y, (d, Y), 0.0, 1.0);
         }
         Ok(())
     }

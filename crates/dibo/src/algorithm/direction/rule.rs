@@ -47,7 +47,12 @@ impl Rule {
 
     /// Whether there is a z.
     pub fn has_z(&self) -> bool {
-        !matches!(self, Rule::NeumannLocal(_))
+        !self.is_a_series()
+    }
+
+    /// Whether it is Neumann's series.
+    pub fn is_a_series(&self) -> bool {
+        matches!(self, Rule::NeumannLocal(_))
     }
 
     /// Where z starts: y's twin, or SOBA's auxiliary variable.
