@@ -2,7 +2,7 @@
 use crate::run;
 use anyhow::{Result, ensure};
 use dibo_report::report::compare::{self, Part};
-use dibo_report::results::{Curves, Manifest, verify};
+use dibo_report::results::{Curves, Manifest, verify, write_checksums};
 use dibo_run::{Registry, say};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,6 +35,7 @@ pub fn report(registry: &Registry, options: &Options) -> Result<ExitCode> {
         let manifest = Manifest::read(folder)?;
         let curves = Curves::read_csv(&folder.join("curves.csv"))?;
         run::finish(registry, folder, &manifest, &curves)?;
+        write_checksums(folder)?;
         return Ok(ExitCode::SUCCESS);
     }
     let parts = Part::read(&options.folders)?;

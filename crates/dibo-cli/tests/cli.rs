@@ -61,8 +61,12 @@ fn a_run_leaves_everything_behind() {
     assert!(page.contains("a small run") && page.contains("<svg"));
     // The report can be made again from the folder alone.
     std::fs::remove_file(out.join("report.html")).unwrap();
-    assert!(dibo(folder.path(), &["report", "results/small"]).status.success());
+    std::fs::write(out.join("plots/error.svg"), "another").unwrap();
+    let again = || text(&dibo(folder.path(), &["report", "results/small"]).stdout);
+    assert!(again().contains("plots/error.svg is damaged: made anew"));
     assert!(out.join("report.html").exists());
+    // What was made anew is what the list of checksums says from then on.
+    assert!(!again().contains("made anew"));
 }
 
 #[test]

@@ -394,14 +394,23 @@ fn cleaning() -> Box<dyn Pair> {
     Box::new(There { problem: problem.expect("a problem").batch(4), soba: true })
 }
 
+/// One object and another.
+fn and(mut one: Value, other: &Value) -> Value {
+    let all = one.as_object_mut().expect("an object");
+    all.extend(other.as_object().expect("an object").clone());
+    one
+}
+
+/// With steps of x and y.
+fn stepped(parameters: Value) -> Value {
+    and(json!({"eta_x": 0.02, "eta_y": 0.05}), &parameters)
+}
+
 fn cell<R: Recipe + DeserializeOwned>(parameters: Value) -> Cell<R>
 where
     Cell<R>: Parameters,
 {
-    let mut all = json!({"eta_x": 0.02, "eta_y": 0.05});
-    let all_of = all.as_object_mut().expect("an object");
-    all_of.extend(parameters.as_object().expect("an object").clone());
-    let cell = Cell(serde_json::from_value::<R>(all).expect("a method"));
+    let cell = Cell(serde_json::from_value::<R>(stepped(parameters)).expect("a method"));
     cell.check().expect("in range");
     assert!(cell.on_device());
     cell
@@ -418,17 +427,21 @@ fn looped<A: Algorithm<f64> + DeserializeOwned + 'static>(parameters: Value) -> 
 #[test]
 fn methods_on_a_device_go_where_they_go_on_the_host() {
     let free = |mixing: &str, estimator: Value, sweep: &str, direction: Value| {
-        let mut all = json!({"mixing": mixing, "sweep": sweep});
-        let all_of = all.as_object_mut().expect("an object");
-        all_of.extend(estimator.as_object().expect("an object").clone());
-        all_of.extend(direction.as_object().expect("an object").clone());
-        Box::new(cell::<Free>(all)) as Box<dyn Algorithm<f64>>
+        let all = and(json!({"mixing": mixing, "sweep": sweep}), &estimator);
+        Box::new(cell::<Free>(and(all, &direction))) as Box<dyn Algorithm<f64>>
     };
     let (plain, penalty) = (json!({}), json!({"direction": "penalty", "lambda": 2.0}));
     let storm = json!({"estimator": "storm", "a": 0.3});
     let series = json!({"direction": "neumann-local", "curvature": 9.0, "terms": 4});
     let neumann = json!({"eta": 0.3, "alpha_1": 1.0, "alpha_2": 1.0, "beta_1": 0.1, "beta_2": 0.2,
         "curvature": 9.0, "terms": 4});
+    let ma_dsbo =
+        |tracked: bool| stepped(json!({"theta": 0.3, "inner": 2, "inner_z": 3, "tracked": tracked}));
+    let hgp = |more: Value| {
+        let plain = json!({"alpha": 0.1, "inner": 2, "terms": 3, "pushes": 2});
+        stepped(and(plain, &more))
+    };
+    let c2dfb = json!({"lambda": 2.0, "inner": 2, "gossip_in": 0.5, "gossip_out": 0.6});
     let momentum = json!({"estimator": "momentum", "theta": 0.4});
     let methods: Vec<(&str, Box<dyn Algorithm<f64>>)> = vec![
         ("d-soba", Box::new(cell::<DSoba>(json!({"theta": 0.3})))),
@@ -452,35 +465,11 @@ fn methods_on_a_device_go_where_they_go_on_the_host() {
         ("mdbo", looped::<Cell<Mdbo>>(neumann.clone())),
         ("vrdbo", looped::<Cell<Vrdbo>>(neumann)),
         ("neumann-local one by one", free("ab", json!({}), "sequential", series)),
-        (
-            "ma-dsbo",
-            looped::<MaDsbo>(json!({"eta_x": 0.02, "eta_y": 0.05, "theta": 0.3, "inner": 2, "inner_z": 3})),
-        ),
-        (
-            "ma-dsbo, tracked",
-            looped::<MaDsbo>(
-                json!({"eta_x": 0.02, "eta_y": 0.05, "theta": 0.3, "inner": 2, "inner_z": 3, "tracked": true}),
-            ),
-        ),
-        (
-            "hgp",
-            looped::<Hgp>(
-                json!({"eta_x": 0.02, "eta_y": 0.05, "alpha": 0.1, "inner": 2, "terms": 3, "pushes": 2}),
-            ),
-        ),
-        (
-            "hgp, warm",
-            looped::<Hgp>(
-                json!({"eta_x": 0.02, "eta_y": 0.05, "alpha": 0.1, "inner": 2, "terms": 3, "pushes": 2, "warm": true,
-            "keep_weight": true, "adapt": "after"}),
-            ),
-        ),
-        (
-            "c2dfb",
-            looped::<C2dfb>(
-                json!({"eta_x": 0.02, "eta_y": 0.05, "lambda": 2.0, "inner": 2, "gossip_in": 0.5, "gossip_out": 0.6}),
-            ),
-        ),
+        ("ma-dsbo", looped::<MaDsbo>(ma_dsbo(false))),
+        ("ma-dsbo, tracked", looped::<MaDsbo>(ma_dsbo(true))),
+        ("hgp", looped::<Hgp>(hgp(json!({})))),
+        ("hgp, warm", looped::<Hgp>(hgp(json!({"warm": true, "keep_weight": true, "adapt": "after"})))),
+        ("c2dfb", looped::<C2dfb>(stepped(c2dfb))),
     ];
     for (name, method) in &methods {
         alike(&format!("{name}, shared x"), method.as_ref(), &quadratic);

@@ -1,5 +1,6 @@
-//! The upper variable on the device: ψ of cleaning, which lies with its agent, or the x of τ in tuning, of which
-//! each agent has one number. There is so little of the latter that the host does its part of the arithmetic.
+//! The upper variable on the device: ψ of cleaning, which lies with its agent, or the x of τ in tuning, of
+//! which each agent has one number. There is so little of the latter that the host does its part of the
+//! arithmetic.
 use super::soba::Addresses;
 use super::{DeviceLearning, DeviceMemory};
 use crate::gpu::arguments;

@@ -14,7 +14,9 @@ pub use metric::MetricInfo;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
-pub use store::{Folder, Kept, check_name, seal, seal_with, unseal, verify, write_file, write_file_with};
+pub use store::{
+    Folder, Kept, check_name, seal, seal_with, unseal, verify, write_checksums, write_file, write_file_with,
+};
 pub use table::{Column, write_table};
 pub use value::Value;
 

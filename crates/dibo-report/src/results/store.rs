@@ -316,27 +316,9 @@ impl Folder {
         &self.path
     }
 
-    /// Writes `checksums.txt`, a line for every file of dibo's that a reader may rely on: b3sum's format,
-    /// ended by the checksum of the lines before.
-    ///
-    /// Left out are what begins with a dot, what is kept to go on with (`runs`, `tracks`, `agents`),
-    /// temporary files, and a user's own, which may change.
+    /// Writes `checksums.txt`.
     pub fn finish(&self) -> Result<()> {
-        let (files, folders) = own_entries(&self.path)?;
-        let relied = |(entry, name): &(DirEntry, String)| {
-            !is_passing(name) && name != CHECKSUMS && entry.file_type().is_ok_and(|kind| kind.is_file())
-        };
-        let mut names: Vec<String> = files.into_iter().filter(relied).map(|(_, name)| name).collect();
-        for (entry, name) in folders.iter().filter(|(_, name)| !WORKING.contains(&name.as_str())) {
-            list_files(&entry.path(), &format!("{name}/"), &mut names)?;
-        }
-        names.sort();
-        let mut text = String::new();
-        for name in names {
-            text += &format!("{}  {name}\n", checksum(&self.path.join(&name))?);
-        }
-        text += &format!("{}  {LINES_ABOVE}\n", blake3::hash(text.as_bytes()).to_hex());
-        write_file(&self.path.join(CHECKSUMS), text.as_bytes())
+        write_checksums(&self.path)
     }
 }
 
@@ -570,6 +552,29 @@ fn checksum(path: &Path) -> Result<String> {
     let mut hash = blake3::Hasher::new();
     hash.update_reader(File::open(path).with_context(fail)?).with_context(fail)?;
     Ok(hash.finalize().to_hex().to_string())
+}
+
+/// Writes `checksums.txt`, a line for every file of dibo's that a reader may rely on: b3sum's format, ended
+/// by the checksum of the lines before.
+///
+/// Left out are what begins with a dot, what is kept to go on with (`runs`, `tracks`, `agents`), temporary
+/// files, and a user's own, which may change.
+pub fn write_checksums(path: &Path) -> Result<()> {
+    let (files, folders) = own_entries(path)?;
+    let relied = |(entry, name): &(DirEntry, String)| {
+        !is_passing(name) && name != CHECKSUMS && entry.file_type().is_ok_and(|kind| kind.is_file())
+    };
+    let mut names: Vec<String> = files.into_iter().filter(relied).map(|(_, name)| name).collect();
+    for (entry, name) in folders.iter().filter(|(_, name)| !WORKING.contains(&name.as_str())) {
+        list_files(&entry.path(), &format!("{name}/"), &mut names)?;
+    }
+    names.sort();
+    let mut text = String::new();
+    for name in names {
+        text += &format!("{}  {name}\n", checksum(&path.join(&name))?);
+    }
+    text += &format!("{}  {LINES_ABOVE}\n", blake3::hash(text.as_bytes()).to_hex());
+    write_file(&path.join(CHECKSUMS), text.as_bytes())
 }
 
 /// Which files of a results folder are not as they were written, each in words; an error if `checksums.txt`

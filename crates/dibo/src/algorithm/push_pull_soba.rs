@@ -1,12 +1,13 @@
 //! PushPull_SOBA, Algorithm 4 of the paper: SOBA's directions (with second-order products) moved by
 //! AB/Push-Pull.
-use super::direction::ON_DEVICE;
+use super::direction::{Direction, Soba};
 use super::stacks::{at, zeros};
 use super::tracking::Tracked;
-use super::{Algorithm, Mixes, Needs, Parameters, State, Tier, Vectors, View, fill, own_start, step_tiers};
-use crate::error::{Error, Result};
+use super::{Algorithm, Mixes, Needs, Parameters, State, Tier, Vectors, View, Workspaces};
+use super::{fill, own_start, step_tiers};
+use crate::error::Result;
 use crate::network::Network;
-use crate::problem::{Bilevel, Products, Start};
+use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Rows};
 use crate::schedule::Schedule;
 use schemars::JsonSchema;
@@ -24,11 +25,11 @@ pub struct PushPullSoba {
     pub eta_v: Option<Schedule>,
 }
 
-/// x, y, v with trackers and directions, and room for the products.
+/// x, y, v with trackers and directions.
 pub struct PushPullSobaState<T> {
     soba: PushPullSoba,
     rows: Tracked<T, 3>,
-    products: Vec<T>,
+    workspaces: Workspaces<T>,
 }
 
 impl<T: Real> Algorithm<T> for PushPullSoba {
@@ -41,7 +42,8 @@ impl<T: Real> Algorithm<T> for PushPullSoba {
         let start = own_start(problem, start);
         let mut v = zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
         fill(network, &mut v, [&start.x, &start.y, &start.v]);
-        let mut state = PushPullSobaState { soba: self.clone(), rows: Tracked::new(v), products: Vec::new() };
+        let workspaces = Workspaces::new(network.threads().count());
+        let mut state = PushPullSobaState { soba: self.clone(), rows: Tracked::new(v), workspaces };
         state.directions(0, problem, network)?;
         state.rows.absorb();
         Ok(Box::new(state))
@@ -76,25 +78,7 @@ impl<T: Real> PushPullSobaState<T> {
     /// dy = ∇ᵧg, dv = ∇²ᵧᵧg v − ∇ᵧf, dx = ∇ₓf − ∇²ₓᵧg v, all at (x, y, v).
     fn directions(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &dyn Network<T>) -> Result<()> {
         let Tracked { v, d, .. } = &mut self.rows;
-        if problem.soba_directions(at(k, network), Products::Exact, None, v, d)? {
-            return Ok(());
-        }
-        if v.on_device() {
-            return Err(Error::Unsupported(ON_DEVICE));
-        }
-        let products = problem.second_order().ok_or(Error::Unsupported(Needs::SecondOrder.words()))?;
-        for (row, agent) in network.owned().iter().enumerate() {
-            let ([x, y, v], [dx, dy, dv]) = (self.rows.v.row(row), self.rows.d.row_mut(row));
-            self.products.resize(x.len().max(y.len()), T::ZERO);
-            // ∇f goes to dx and dv, then the products; ∇ᵧg last, as its ∇ₓg is not used.
-            problem.grad_f(*agent, k, x, y, dx, dv)?;
-            products.xy(*agent, k, x, y, v, &mut self.products[..x.len()])?;
-            dx.iter_mut().zip(&self.products).for_each(|(d, p)| *d -= *p);
-            products.yy(*agent, k, x, y, v, &mut self.products[..y.len()])?;
-            dv.iter_mut().zip(&self.products).for_each(|(d, p)| *d = *p - *d);
-            problem.grad_g(*agent, k, x, y, &mut self.products[..x.len()], dy)?;
-        }
-        Ok(())
+        Soba.of_all(problem, at(k, network), None, v, d, &self.workspaces)
     }
 }
 
