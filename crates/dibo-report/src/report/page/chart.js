@@ -91,7 +91,9 @@ class Chart {
       const most = Math.max(2, Math.floor((side % 2 ? height : width) / (side % 2 ? 38 : 90)));
       return {scale: name, side, stroke: ink, font, labelFont: font, labelSize: 20, size, gap: 4, label: label + (word ? ` (${word})` : ""),
         grid: {stroke: line, width: 1, show: name !== "y2"}, ticks: {stroke: soft, width: 1, size: 4},
-        splits: log ? (u, i, low, high) => logSplits(low, high, most) : undefined,
+        // Minutes and hours are no powers of ten of what is drawn.
+        splits: log ? (u, i, low, high) => logSplits(low, high, most)
+          : unit % 60 ? undefined : (u, i, low, high) => roundSplits(low / unit, high / unit, most).map(value => value * unit),
         filter: log ? (u, splits) => splits : undefined,
         values: (u, splits) => splits.map(value => tick(value / unit, powers(log, ...view(name).map(end => end / unit)))), space: side % 2 ? 34 : 60};
     };
