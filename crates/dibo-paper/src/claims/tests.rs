@@ -366,6 +366,7 @@ fn rings() {
     };
     assert_eq!(verdict("P16", size(&|n| n * n * n)), Verdict::Holds);
     assert_eq!(verdict("P16", size(&|n| 10.0 * (0.3 * n).exp())), Verdict::DoesNotHold);
+    assert_eq!(verdict("P16", size(&|n| 1e6 / (n * n))), Verdict::DoesNotHold);
     let mut with_turn = size(&|n| n * n * n);
     for n in ["10", "25"] {
         with_turn.push(
