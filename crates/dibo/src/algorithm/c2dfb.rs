@@ -4,13 +4,14 @@
 use super::afar::Afar;
 use super::compressed::{Compressed, Tracked};
 use super::direction::{X, Y, Z};
-use super::loops::{each, variables};
+use super::looks::penalty_direction;
+use super::loops::variables;
 use super::stacks::{like, step_private, zeros};
 use super::{Algorithm, State, View, Workspaces};
-use super::{at, fill, memory, own_start, views};
+use super::{fill, memory, own_start, views};
 use crate::error::Result;
 use crate::network::Network;
-use crate::problem::{At, Bilevel, Penalty, Start};
+use crate::problem::{Bilevel, Start};
 use crate::rows::{Real, Rows, Stack, Upper};
 use crate::schedule::Schedule;
 use schemars::JsonSchema;
@@ -82,57 +83,12 @@ impl<T: Real> C2dfbState<T> {
         network: &dyn Network<T>,
     ) -> Result<()> {
         let Self { p, x, lower, new, workspaces, .. } = self;
-        if let Some(mut afar) = workspaces.afar() {
-            look(&mut afar, p.lambda.at(k), x, lower, problem, at(k, network))?;
-            afar.give([Y, Z][which], (new, 0), 0.0, 1.0);
-            lower[which].absorb(new, network.threads());
-            return Ok(());
-        }
-        let (lambda, here) = (T::of(p.lambda.at(k)), (&x.v, lower[which].v()));
-        each(new, here, network, workspaces, |i, d| {
-            problem.grad_g(i.agent, k, i.x, i.y, i.gx, d)?;
-            d.iter_mut().for_each(|d| *d = lambda * *d);
-            if which == 0 {
-                problem.grad_f(i.agent, k, i.x, i.y, i.gx, i.gy)?;
-                d.iter_mut().zip(&*i.gy).for_each(|(d, f)| *d += *f);
-            }
-            Ok(())
-        })?;
+        let point = [&x.v, lower[0].v(), lower[1].v()];
+        let now = (k, p.lambda.at(k));
+        penalty_direction([Y, Z][which], new, point, now, problem, network, workspaces)?;
         lower[which].absorb(new, network.threads());
         Ok(())
     }
-
-    /// u = ∇ₓf(x, y) + λ(∇ₓg(x, y) − ∇ₓg(x, z)).
-    fn upper(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &dyn Network<T>) -> Result<()> {
-        let Self { p, x, d, lower, workspaces, .. } = self;
-        if let Some(mut afar) = workspaces.afar() {
-            look(&mut afar, p.lambda.at(k), x, lower, problem, at(k, network))?;
-            afar.give(X, (d, 0), 0.0, 1.0);
-            return Ok(());
-        }
-        let (lambda, [y, z]) = (T::of(p.lambda.at(k)), lower);
-        each(d, (&x.v, y.v()), network, workspaces, |i, d| {
-            problem.grad_f(i.agent, k, i.x, i.y, d, i.gy)?;
-            problem.grad_g(i.agent, k, i.x, i.y, i.gx, i.gy)?;
-            d.iter_mut().zip(&*i.gx).for_each(|(d, g)| *d += lambda * *g);
-            problem.grad_g(i.agent, k, i.x, z.v().row(i.row)[0], i.gx, i.gy)?;
-            d.iter_mut().zip(&*i.gx).for_each(|(d, g)| *d -= lambda * *g);
-            Ok(())
-        })
-    }
-}
-
-/// The penalty's directions on the device.
-fn look<T: Real>(
-    afar: &mut Afar<T>,
-    lambda: f64,
-    x: &Tracked<T>,
-    [y, z]: &[Compressed<T>; 2],
-    problem: &dyn Bilevel<T>,
-    at: At<'_>,
-) -> Result<()> {
-    [(X, &x.v), (Y, y.v()), (Z, z.v())].into_iter().for_each(|(variable, v)| afar.put(variable, (v, 0)));
-    afar.penalty(problem, at, Penalty { f: 1.0, g: lambda })
 }
 
 impl<T: Real> State<T> for C2dfbState<T> {
@@ -149,8 +105,9 @@ impl<T: Real> State<T> for C2dfbState<T> {
             }
         }
         // u = ∇ₓf(x, y) + λ(∇ₓg(x, y) − ∇ₓg(x, z))
-        self.upper(k, problem, network)?;
-        let Self { p, x, d, .. } = self;
+        let Self { p, x, d, lower: [y, z], workspaces, .. } = self;
+        let now = (k, p.lambda.at(k));
+        penalty_direction(X, d, [&x.v, y.v(), z.v()], now, problem, network, workspaces)?;
         // t += u; x += γ(W x − x) − ηx t, t += γ(W t − t); t −= u
         let eta = p.eta_x.at(k);
         step_private(&mut x.v, eta, d, network);

@@ -3,7 +3,8 @@
 //! min Σ f_i(x_i, y*), and no x is sent.
 use super::afar::Afar;
 use super::direction::products;
-use super::loops::{descend, lower_gradients, variables};
+use super::looks::lower_gradients;
+use super::loops::{descend, variables};
 use super::mixer::Mix;
 use super::mover::Mover;
 use super::neumann_push::{NeumannPush, OnDevice};

@@ -1,7 +1,6 @@
 //! What the methods with inner loops share.
-use super::direction::{X, Y};
 use super::stacks::{pairs, zeros};
-use super::{Workspaces, at, fill};
+use super::{Workspaces, fill};
 use crate::error::Result;
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
@@ -75,21 +74,13 @@ pub fn descend<T: Real>(x: &mut Stack<T, 1>, eta: f64, h: &Stack<T, 1>, network:
     pairs(x, h).for_each(|(x, h)| x.add_scaled(T::of(-eta), h, network.threads()));
 }
 
-/// Writes ∇ᵧg at (x, y) with this sample for every owned agent.
-pub fn lower_gradients<T: Real>(
-    d: &mut Stack<T, 1>,
-    here: (&Stack<T, 1>, &Stack<T, 1>),
-    sample: usize,
-    problem: &dyn Bilevel<T>,
-    network: &dyn Network<T>,
-    workspaces: &Workspaces<T>,
-) -> Result<()> {
-    let Some(mut afar) = workspaces.afar() else {
-        return each(d, here, network, workspaces, |i, d| problem.grad_g(i.agent, sample, i.x, i.y, i.gx, d));
-    };
-    afar.put(X, (here.0, 0));
-    afar.put(Y, (here.1, 0));
-    afar.soba(problem, at(sample, network), Some(Y))?;
-    afar.give(Y, (d, 0), 0.0, 1.0);
-    Ok(())
+/// `a = (1 − share) · a + share · new`.
+pub fn average<T: Real>(a: &mut Stack<T, 1>, share: f64, new: &Stack<T, 1>, network: &dyn Network<T>) {
+    if new.on_device() || new.private.as_ref().is_some_and(|rows| rows.device().is_some()) {
+        return a.blend_on_device(0, 1.0 - share, share, (new, 0));
+    }
+    let (stay, share) = (T::of(1.0 - share), T::of(share));
+    a.for_each_row(network.threads(), 16, |_, row, [a]| {
+        a.iter_mut().zip(new.row(row)[0]).for_each(|(a, new)| *a = stay * *a + share * *new);
+    });
 }

@@ -21,6 +21,7 @@ pub mod free;
 pub mod gossip;
 pub mod hgp;
 mod itd;
+mod looks;
 mod looped;
 mod loops;
 pub mod ma_dsbo;

@@ -1,14 +1,12 @@
 //! A hypergradient by Neumann terms, each averaged over the agents by rounds of push-sum.
 use super::direction::{X, Y, Z, products};
+use super::looks::Here;
 use super::loops::{each, scale};
 use super::{Workspaces, at};
 use crate::error::Result;
 use crate::network::{Lane, Network};
 use crate::problem::Bilevel;
 use crate::rows::{Real, Rows, Stack};
-
-/// Where all agents are: their x and y.
-type Here<'a, T> = (&'a Stack<T, 1>, &'a Stack<T, 1>);
 
 /// The hypergradient h, and the term a with its push-sum weight ω.
 pub struct NeumannPush<T> {
