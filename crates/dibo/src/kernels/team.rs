@@ -345,7 +345,7 @@ mod tests {
     }
 }
 
-/// Run by `RUSTFLAGS="--cfg loom" cargo test --release -p dibo --lib team`, in a target folder of its own.
+/// Run in a package that has nothing else: `.ci/loom`.
 #[cfg(all(test, loom))]
 mod orders {
     use super::*;
