@@ -62,6 +62,11 @@ impl<T: Real> Estimates<T> {
         (!all_plain).then(|| Estimates { kinds, m: zero.clone(), fresh: zero, back })
     }
 
+    /// Whether a variable moves along its direction itself.
+    pub fn plain(&self, variable: usize) -> bool {
+        self.kinds[variable] == Estimator::Plain
+    }
+
     /// From fresh directions of these variables to `used`, what the variables move along.
     pub fn take(&mut self, k: usize, only: Option<usize>, used: &mut Stack<T, 3>, threads: &Threads) {
         let wanted = |variable: usize| only.is_none_or(|only| only == variable);

@@ -65,10 +65,12 @@ impl<T: Real> Part<T> {
         if let (Some(own), Some(variable)) = (&mut self.own, self.variable) {
             take(v, &mut own.v, own.columns.clone());
             take(d, &mut own.d, own.columns.clone());
-            own.eta.clear();
-            // A device wants one step a variable.
-            let steps = if own.v.device().is_some() { 1 } else { own.v.stride() };
-            own.eta.resize(steps, T::of(eta[variable]));
+            let eta = T::of(eta[variable]);
+            if own.eta.first() != Some(&eta) {
+                own.eta.clear();
+                // A device wants one step a variable.
+                own.eta.resize(if own.v.device().is_some() { 1 } else { own.v.stride() }, eta);
+            }
         }
     }
 

@@ -48,16 +48,24 @@ impl Tables {
     }
 }
 
-/// The factors of one call: residual of f, residual of g, regulariser; whether SOBA's directions are wanted
-/// instead of the penalty's, and whether x's is wanted at all: it is half of the work.
+/// The factors of one call: residual of f, residual of g, regulariser; and which directions are wanted.
 #[derive(Clone, Copy)]
 pub(crate) struct Factors {
     pub f: f64,
     pub g: f64,
     pub tau: f64,
-    pub soba: bool,
-    pub dx: bool,
+    pub wanted: u8,
 }
+
+/// The penalty's directions of x, y and z.
+pub(crate) const PENALTY: u8 = 0;
+/// SOBA's.
+pub(crate) const SOBA: u8 = 1;
+/// SOBA's of x, y or z alone: each leaves out half of the tables' work or more.
+pub(crate) const SOBA_ONLY: [u8; 3] = [SOBA_X, SOBA_Y, SOBA_Z];
+const SOBA_X: u8 = 2;
+const SOBA_Y: u8 = 3;
+const SOBA_Z: u8 = 4;
 
 /// Fused numbers from a place that is known to be there.
 #[inline(always)]
@@ -96,7 +104,7 @@ fn products<V: Fused, const G: usize, const A: usize>(
 /// The directions of `A` agents, from `G` groups of eight states that stay in registers; each entry of Φ and
 /// M is read once for all of them. What an agent gets does not depend on who is with it.
 #[inline(always)]
-fn directions_of_groups<V: Fused, const G: usize, const A: usize, const SOBA: bool>(
+fn directions_of_groups<V: Fused, const G: usize, const A: usize, const WANTED: u8>(
     tables: &Tables,
     first: usize,
     c: Factors,
@@ -107,6 +115,7 @@ fn directions_of_groups<V: Fused, const G: usize, const A: usize, const SOBA: bo
     let entries = |of: &'_ [Both], q: usize| -> *const [Both; G] {
         of[q * tables.offsets.len() + first..][..G].as_ptr().cast()
     };
+    let [all_or_x, all_or_y, all_or_z] = SOBA_ONLY.map(|only| WANTED <= SOBA || WANTED == only);
     let zero = V::splat(0.0);
     let (mut px, mut mx) = ([[zero; G]; A], [[zero; G]; A]);
     for q in 0..features {
@@ -119,8 +128,12 @@ fn directions_of_groups<V: Fused, const G: usize, const A: usize, const SOBA: bo
         for g in 0..G {
             let (phi, m) = (V::load(&entries[g].phi), V::load(&entries[g].m));
             for a in 0..A {
-                px[a][g] = phi.mul_add(x[a], px[a][g]);
-                mx[a][g] = m.mul_add(x[a], mx[a][g]);
+                if all_or_x || all_or_z {
+                    px[a][g] = phi.mul_add(x[a], px[a][g]);
+                }
+                if all_or_y {
+                    mx[a][g] = m.mul_add(x[a], mx[a][g]);
+                }
             }
         }
     }
@@ -141,19 +154,23 @@ fn directions_of_groups<V: Fused, const G: usize, const A: usize, const SOBA: bo
                 unsafe { (&mut *dy.as_mut_ptr().add(at).cast(), &mut *dz.as_mut_ptr().add(at).cast()) };
             let target = r.add(mx[a][g]);
             e[a][g] = cf.mul(y.sub(px[a][g]));
-            if SOBA {
-                // ∇²ᵧᵧg z is cg·z and −∇²ₓᵧg z is Mᵀ of it; ∇ᵧf is e.
-                gap[a][g] = cg.mul(z);
-                cg.mul(y.sub(target)).store(to_y);
-                gap[a][g].sub(e[a][g]).store(to_z);
-            } else {
+            if WANTED == PENALTY {
                 gap[a][g] = cg.mul(z.sub(y));
                 cg.mul_add(y.sub(target), e[a][g]).store(to_y);
                 cg.mul(z.sub(target)).store(to_z);
+                continue;
+            }
+            // ∇²ᵧᵧg z is cg·z and −∇²ₓᵧg z is Mᵀ of it; ∇ᵧf is e.
+            gap[a][g] = cg.mul(z);
+            if all_or_y {
+                cg.mul(y.sub(target)).store(to_y);
+            }
+            if all_or_z {
+                gap[a][g].sub(e[a][g]).store(to_z);
             }
         }
     }
-    if !c.dx {
+    if !all_or_x {
         return;
     }
     // dx = τx + Mᵀgap − Φᵀe; sums over lanes are cheaper four at a time.
@@ -176,7 +193,7 @@ fn directions_of_groups<V: Fused, const G: usize, const A: usize, const SOBA: bo
 }
 
 #[inline(always)]
-fn directions_of_agents<V: Fused, const A: usize, const SOBA: bool>(
+fn directions_of_agents<V: Fused, const A: usize, const WANTED: u8>(
     tables: &Tables,
     c: Factors,
     mut agents: [Agent<'_>; A],
@@ -185,10 +202,10 @@ fn directions_of_agents<V: Fused, const A: usize, const SOBA: bool>(
     while first < tables.offsets.len() {
         let groups = (tables.offsets.len() - first).min(V::WIDEST);
         match groups {
-            1 => directions_of_groups::<V, 1, A, SOBA>(tables, first, c, &mut agents),
-            2 => directions_of_groups::<V, 2, A, SOBA>(tables, first, c, &mut agents),
-            3 => directions_of_groups::<V, 3, A, SOBA>(tables, first, c, &mut agents),
-            _ => directions_of_groups::<V, 4, A, SOBA>(tables, first, c, &mut agents),
+            1 => directions_of_groups::<V, 1, A, WANTED>(tables, first, c, &mut agents),
+            2 => directions_of_groups::<V, 2, A, WANTED>(tables, first, c, &mut agents),
+            3 => directions_of_groups::<V, 3, A, WANTED>(tables, first, c, &mut agents),
+            _ => directions_of_groups::<V, 4, A, WANTED>(tables, first, c, &mut agents),
         }
         first += groups;
     }
@@ -212,7 +229,7 @@ pub(crate) struct Block<'a> {
 
 /// All agents of a block, two at a time where they share their features and there are registers for two.
 #[inline(always)]
-fn directions_of_block<V: Fused, const SOBA: bool>(block: Block<'_>) {
+fn directions_of<V: Fused, const WANTED: u8>(block: Block<'_>) {
     let Block { tables, table_of, rewards, c, owned, noisy, stride, v, d } = block;
     let table = |row: usize| table_of[owned[row]];
     let reward = |row: usize| noisy.unwrap_or_else(|| &rewards.0[owned[row] * rewards.1..][..rewards.1]);
@@ -224,12 +241,24 @@ fn directions_of_block<V: Fused, const SOBA: bool>(block: Block<'_>) {
         let one = Agent { r: reward(row), v, d };
         if V::PAIRS && row + 1 < owned.len() && table(row) == table(row + 1) {
             let Some((v, d)) = rows.next() else { return };
-            directions_of_agents::<V, 2, SOBA>(tables, c, [one, Agent { r: reward(row + 1), v, d }]);
+            directions_of_agents::<V, 2, WANTED>(tables, c, [one, Agent { r: reward(row + 1), v, d }]);
             row += 2;
         } else {
-            directions_of_agents::<V, 1, SOBA>(tables, c, [one]);
+            directions_of_agents::<V, 1, WANTED>(tables, c, [one]);
             row += 1;
         }
+    }
+}
+
+/// The wanted directions.
+#[inline(always)]
+fn directions_of_block<V: Fused>(block: Block<'_>) {
+    match block.c.wanted {
+        PENALTY => directions_of::<V, PENALTY>(block),
+        SOBA => directions_of::<V, SOBA>(block),
+        SOBA_X => directions_of::<V, SOBA_X>(block),
+        SOBA_Y => directions_of::<V, SOBA_Y>(block),
+        _ => directions_of::<V, SOBA_Z>(block),
     }
 }
 
@@ -240,17 +269,11 @@ pub(crate) fn directions(block: Block<'_>) {
         use std::arch::x86_64::{__m256d, __m512d};
         #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2")]
         fn avx512(block: Block<'_>) {
-            match block.c.soba {
-                true => directions_of_block::<Registers<__m512d, 1>, true>(block),
-                false => directions_of_block::<Registers<__m512d, 1>, false>(block),
-            }
+            directions_of_block::<Registers<__m512d, 1>>(block);
         }
         #[target_feature(enable = "avx2,fma")]
         fn avx2(block: Block<'_>) {
-            match block.c.soba {
-                true => directions_of_block::<Registers<__m256d, 2>, true>(block),
-                false => directions_of_block::<Registers<__m256d, 2>, false>(block),
-            }
+            directions_of_block::<Registers<__m256d, 2>>(block);
         }
         // SAFETY: the CPU has the features of its level.
         match super::cpu::level() {
@@ -259,8 +282,5 @@ pub(crate) fn directions(block: Block<'_>) {
             _ => {}
         }
     }
-    match block.c.soba {
-        true => directions_of_block::<[f64; LANES], true>(block),
-        false => directions_of_block::<[f64; LANES], false>(block),
-    }
+    directions_of_block::<[f64; LANES]>(block);
 }

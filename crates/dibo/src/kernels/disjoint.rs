@@ -172,6 +172,20 @@ pub(crate) fn for_each_row<T: Send>(
     });
 }
 
+/// Calls `job(i, row, other row)` for every row; the others have the same layout.
+pub(crate) fn for_each_pair<T: Send>(
+    threads: &Threads,
+    layout: &Layout,
+    [data, others]: [&mut [T]; 2],
+    job: impl Fn(usize, &mut [T], &mut [T]) + Sync,
+) {
+    let (data, others) = (Disjoint::new(data), Disjoint::new(others));
+    threads.ranges(layout.count(), LEAST_NUMBERS / (layout.stride() + 1), |_, rows| {
+        // SAFETY: as in `for_each_row`.
+        rows.for_each(|i| job(i, unsafe { data.get(layout.row(i)) }, unsafe { others.get(layout.row(i)) }));
+    });
+}
+
 /// Calls `job(thread, i, row, other row)` for every row; `others`, if there are any, are as many. A thread
 /// gets at least `least` rows; where that is 1, their jobs are long, and a thread that is done with one takes
 /// the next.

@@ -39,6 +39,47 @@ for_each_cpu! {
 }
 
 for_each_cpu! {
+    /// `a = b + s·(a − b)`.
+    pub(crate) fn blend<T: Real>(a: &mut [T], s: T, b: &[T]) {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a = -s * (*b - *a) + *b;
+        }
+    }
+}
+
+for_each_cpu! {
+    /// Exact Diffusion alone: `psi⁺ = a − s∘b`, `a += psi⁺ − psi`.
+    pub(crate) fn diffuse<T: Real>(a: &mut [T], psi: &mut [T], s: &[T], b: &[T]) {
+        for (((a, psi), s), b) in a.iter_mut().zip(psi).zip(s).zip(b) {
+            let next = *a - *s * *b;
+            *a = *a + next - *psi;
+            *psi = next;
+        }
+    }
+}
+
+for_each_cpu! {
+    /// `a += a − old`, and `old` what `a` was.
+    pub(crate) fn extrapolate<T: Real>(a: &mut [T], old: &mut [T]) {
+        for (a, old) in a.iter_mut().zip(old) {
+            let now = *a;
+            *a += now - *old;
+            *old = now;
+        }
+    }
+}
+
+for_each_cpu! {
+    /// `a −= s∘(b − old)`, and `old = b`.
+    pub(crate) fn sub_scaled_change<T: Real>(a: &mut [T], old: &mut [T], s: &[T], b: &[T]) {
+        for (((a, old), s), b) in a.iter_mut().zip(old).zip(s).zip(b) {
+            *a -= *s * (*b - *old);
+            *old = *b;
+        }
+    }
+}
+
+for_each_cpu! {
     /// `a = b / w`.
     pub(crate) fn divide<T: Real>(a: &mut [T], b: &[T], w: T) {
         for (a, b) in a.iter_mut().zip(b) {

@@ -6,7 +6,7 @@
 use super::constants::{ClosedForms, Constants};
 use super::{At, Bilevel, Metric, Penalty, Products, SecondOrder, SingleLevel, Start, Values};
 use crate::error::Result;
-use crate::kernels::{Block, Factors, LANES, Tables, directions};
+use crate::kernels::{Block, Factors, LANES, PENALTY, SOBA, SOBA_ONLY, Tables, directions};
 use crate::rng::{Purpose, stream};
 use crate::rows::{Rows, Stack, Upper};
 use nalgebra::{DMatrix, DVector};
@@ -532,8 +532,7 @@ impl Bilevel<f64> for PolicyEvaluation {
             f: penalty.f * self.f_weight,
             g: 2.0 * penalty.g * self.g_weight,
             tau: penalty.f * self.tau,
-            soba: false,
-            dx: true,
+            wanted: PENALTY,
         };
         if self.states() < LANES {
             return super::penalty_directions_by_agent(self, at, penalty, v, d);
@@ -551,8 +550,8 @@ impl Bilevel<f64> for PolicyEvaluation {
         v: &Stack<f64, 3>,
         d: &mut Stack<f64, 3>,
     ) -> Result<bool> {
-        let dx = only.is_none_or(|variable| variable == 0);
-        let c = Factors { f: self.f_weight, g: 2.0 * self.g_weight, tau: self.tau, soba: true, dx };
+        let wanted = only.map_or(SOBA, |variable| SOBA_ONLY[variable]);
+        let c = Factors { f: self.f_weight, g: 2.0 * self.g_weight, tau: self.tau, wanted };
         let fits = self.states() >= LANES;
         if fits {
             self.fused(at, c, v, d);

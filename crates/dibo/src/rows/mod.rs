@@ -235,6 +235,39 @@ impl<T: Real> Rows<T> {
         }
     }
 
+    /// `self = other + share · (self − other)`.
+    pub fn blend(&mut self, share: T, other: &Rows<T>, threads: &Threads) {
+        match self.devices(other) {
+            Some((a, b)) => {
+                a.scale_difference(-share, b);
+                a.add_scaled(T::ONE, b);
+            }
+            None => self.update(other, threads, |a, b| kernels::blend(a, share, b)),
+        }
+    }
+
+    /// `ψ⁺ = self − columns ∘ m`, `self += ψ⁺ − ψ`, in one pass. On the host.
+    pub fn diffuse(&mut self, psi: &mut Rows<T>, columns: &[T], m: &Rows<T>, threads: &Threads) {
+        self.update_pairs(psi, threads, |i, row, psi| kernels::diffuse(row, psi, columns, m.row(i)));
+    }
+
+    /// `self += self − old`, and `old` is what it was, in one pass. On the host.
+    pub fn extrapolate(&mut self, old: &mut Rows<T>, threads: &Threads) {
+        self.update_pairs(old, threads, |_, row, old| kernels::extrapolate(row, old));
+    }
+
+    /// `self −= columns ∘ (m − old)`, then `old = m`.
+    pub fn sub_scaled_change(&mut self, old: &mut Rows<T>, columns: &[T], m: &Rows<T>, threads: &Threads) {
+        if self.device().is_some() {
+            old.scale_difference(T::ONE, m, threads);
+            self.sub_scaled_columns(columns, old, threads);
+            return old.copy_from(m);
+        }
+        self.update_pairs(old, threads, |i, row, old| {
+            kernels::sub_scaled_change(row, old, columns, m.row(i));
+        });
+    }
+
     /// `self = other / weight`, where each row of `weight` is one number; they are few, so they always lie on
     /// the host.
     pub fn divide_into(&mut self, other: &Rows<T>, weight: &Rows<T>, threads: &Threads) {
@@ -270,6 +303,16 @@ impl<T: Real> Rows<T> {
 
     fn update_rows(&mut self, threads: &Threads, job: impl Fn(usize, &mut [T]) + Sync) {
         kernels::for_each_row(threads, &self.layout, &mut self.data, job);
+    }
+
+    fn update_pairs(
+        &mut self,
+        other: &mut Rows<T>,
+        threads: &Threads,
+        job: impl Fn(usize, &mut [T], &mut [T]) + Sync,
+    ) {
+        assert_eq!(self.layout, other.layout, "rows of different shapes");
+        kernels::for_each_pair(threads, &self.layout, [&mut self.data, &mut other.data], job);
     }
 
     fn update(&mut self, other: &Rows<T>, threads: &Threads, job: impl Fn(&mut [T], &[T]) + Sync) {

@@ -4,23 +4,29 @@ use crate::rows::{Real, Rows};
 
 pub struct Ed<T> {
     psi: Rows<T>,
-    next: Rows<T>,
+    /// Room for ψ⁺ on a device, which has no kernel for both at once.
+    next: Option<Rows<T>>,
     soft: Soft<T>,
 }
 
 impl<T: Real> Ed<T> {
     pub fn new(v: &Rows<T>, soft: Soft<T>) -> Self {
-        Ed { psi: v.clone(), next: v.clone(), soft }
+        Ed { psi: v.clone(), next: v.device().is_some().then(|| v.clone()), soft }
     }
 }
 
 impl<T: Real> Mixer<T> for Ed<T> {
     fn before(&mut self, _: usize, s: Step<'_, T>) {
-        self.next.copy_from(s.v);
-        self.next.sub_scaled_columns(s.eta, s.m, s.threads);
-        s.v.add(&self.next, s.threads);
-        s.v.add_scaled(-T::ONE, &self.psi, s.threads);
-        std::mem::swap(&mut self.psi, &mut self.next);
+        match &mut self.next {
+            None => s.v.diffuse(&mut self.psi, s.eta, s.m, s.threads),
+            Some(next) => {
+                next.copy_from(s.v);
+                next.sub_scaled_columns(s.eta, s.m, s.threads);
+                s.v.add(next, s.threads);
+                s.v.add_scaled(-T::ONE, &self.psi, s.threads);
+                std::mem::swap(&mut self.psi, next);
+            }
+        }
         self.soft.keep(s.v);
     }
 

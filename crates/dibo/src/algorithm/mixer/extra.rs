@@ -4,7 +4,8 @@ use crate::rows::{Real, Rows};
 
 pub struct Extra<T> {
     old: Rows<T>,
-    next: Rows<T>,
+    /// Room for v on a device, which has no kernel for both at once.
+    next: Option<Rows<T>>,
     old_m: Rows<T>,
     soft: Soft<T>,
 }
@@ -13,24 +14,27 @@ impl<T: Real> Extra<T> {
     pub fn new(v: &Rows<T>, soft: Soft<T>) -> Self {
         let mut old_m = v.clone();
         old_m.clear();
-        Extra { old: v.clone(), next: v.clone(), old_m, soft }
+        Extra { old: v.clone(), next: v.device().is_some().then(|| v.clone()), old_m, soft }
     }
 }
 
 impl<T: Real> Mixer<T> for Extra<T> {
     fn before(&mut self, _: usize, s: Step<'_, T>) {
-        self.next.copy_from(s.v);
-        self.old.scale_difference(T::ONE, s.v, s.threads);
-        s.v.add(&self.old, s.threads);
-        std::mem::swap(&mut self.old, &mut self.next);
+        match &mut self.next {
+            None => s.v.extrapolate(&mut self.old, s.threads),
+            Some(next) => {
+                next.copy_from(s.v);
+                self.old.scale_difference(T::ONE, s.v, s.threads);
+                s.v.add(&self.old, s.threads);
+                std::mem::swap(&mut self.old, next);
+            }
+        }
         self.soft.keep(s.v);
     }
 
     fn after(&mut self, _: usize, s: Step<'_, T>) {
         self.soft.blend(s.v, s.threads);
-        self.old_m.scale_difference(T::ONE, s.m, s.threads);
-        s.v.sub_scaled_columns(s.eta, &self.old_m, s.threads);
-        self.old_m.copy_from(s.m);
+        s.v.sub_scaled_change(&mut self.old_m, s.eta, s.m, s.threads);
     }
 
     fn restart(&mut self, v: &Rows<T>) {

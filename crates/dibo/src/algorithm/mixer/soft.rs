@@ -22,8 +22,7 @@ impl<T: Real> Soft<T> {
     /// v, which holds A v, becomes old + c (v − old).
     pub fn blend(&self, v: &mut Rows<T>, threads: &Threads) {
         if let Some(old) = &self.old {
-            v.scale_difference(T::of(-self.share), old, threads);
-            v.add(old, threads);
+            v.blend(T::of(self.share), old, threads);
         }
     }
 
