@@ -9,8 +9,8 @@ class c is given the label g, go down the gradient of
 
     mean over checked rows of -log p(label)  +  mean over given rows of -log sum_c p(c) T[c, given]
 
-with plain steps on minibatches, after a start on the checked rows alone. A label's score is the probability that it
-is right: p(given) T[given, given] / sum_c p(c) T[c, given].
+with plain steps on minibatches, after a start on the checked rows alone; T starts as that model sees it. A label's
+score is the probability that it is right: p(given) T[given, given] / sum_c p(c) T[c, given].
 """
 import argparse
 import csv
@@ -34,7 +34,10 @@ def parse():
     p.add_argument("--eta", type=float, default=0.1, help="step of the model (default: 0.1)")
     p.add_argument("--eta-t", type=float, default=1.0, help="step of T's logits (default: 1)")
     p.add_argument("--seed", type=int, default=0, help="seed of weights and batches (default: 0)")
-    return p.parse_args()
+    a = p.parse_args()
+    if min(a.hidden, a.iterations, a.batch) < 1 or a.warm < 0:
+        p.error("--hidden, --iterations and --batch must be at least 1, --warm at least 0")
+    return a
 
 
 def read(folder, features, labels, optional=False):
@@ -83,12 +86,17 @@ class Mlp:
 def learn(a, x, given, cx, cy, classes):
     rng = np.random.default_rng(a.seed)
     model = Mlp(rng, x.shape[1], a.hidden, classes)
-    logits = np.eye(classes) * 2.0
+    logits = None
     eta, checked = np.float32(a.eta), min(len(cx), a.batch)
     for k in range(a.warm + a.iterations):
         i = rng.integers(len(cx), size=checked) if checked < len(cx) else np.arange(checked)
         rows = cx[i]
         both = k >= a.warm
+        if both and logits is None:
+            # How often each class, as the model of checked rows has it, is given each label; one of each more.
+            seen = np.ones((classes, classes))
+            np.add.at(seen.T, given, model.probabilities(x))
+            logits = np.log(seen / seen.sum(axis=1, keepdims=True))
         if both:
             j = rng.integers(len(x), size=a.batch)
             rows = np.concatenate([rows, x[j]])

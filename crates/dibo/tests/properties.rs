@@ -2,6 +2,7 @@
 mod common;
 use common::Matrix;
 use dibo::mixing::Sequence;
+use dibo::rows::{Rows, Threads};
 use dibo::trace;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -319,4 +320,46 @@ fn extreme_settings_are_errors() {
     input["problem"]["features"] = json!([[200.0, 900.0], [700.0, 400.0], [500.0, 100.0]]);
     input["algorithms"]["fab"]["f_weight"] = json!(1e305);
     assert!(trace::trace(&input.to_string()).is_err_and(|e| e.contains("algorithms.fab: f_weight")));
+}
+
+/// What Exact Diffusion and EXTRA do in one pass has the bits of the passes it stands for, on any threads.
+#[test]
+fn one_pass_is_the_passes_one_after_the_other() {
+    let made = |seed: u64| {
+        let mut rows: Rows<f64> = Rows::zeros(9, 5000);
+        (0..9).for_each(|i| {
+            let numbers = (0..5000).map(|j| ((seed * 77 + i as u64 * 5000 + j) as f64).sin());
+            rows.row_mut(i).iter_mut().zip(numbers).for_each(|(to, from)| *to = from);
+        });
+        rows
+    };
+    let (one, eta) = (Threads::one(), vec![0.3; made(0).stride()]);
+    let (v, psi, m) = (made(1), made(2), made(3));
+    let mut stepped = v.clone();
+    stepped.sub_scaled_columns(&eta, &m, &one);
+    let mut diffused = v.clone();
+    diffused.add(&stepped, &one);
+    diffused.add_scaled(-1.0, &psi, &one);
+    let mut change = psi.clone();
+    change.scale_difference(1.0, &v, &one);
+    let mut ahead = v.clone();
+    ahead.add(&change, &one);
+    let mut taken_off = psi.clone();
+    taken_off.scale_difference(1.0, &m, &one);
+    let mut corrected = v.clone();
+    corrected.sub_scaled_columns(&eta, &taken_off, &one);
+    let mut mixed = v.clone();
+    mixed.scale_difference(-0.4, &psi, &one);
+    mixed.add(&psi, &one);
+    for threads in [1, 2, 3].map(Threads::new) {
+        let run = |job: &dyn Fn(&mut Rows<f64>, &mut Rows<f64>)| {
+            let (mut a, mut b) = (v.clone(), psi.clone());
+            job(&mut a, &mut b);
+            (a, b)
+        };
+        assert!(run(&|a, b| a.diffuse(b, &eta, &m, &threads)) == (diffused.clone(), stepped.clone()));
+        assert!(run(&|a, b| a.extrapolate(b, &threads)) == (ahead.clone(), v.clone()));
+        assert!(run(&|a, b| a.sub_scaled_change(b, &eta, &m, &threads)) == (corrected.clone(), m.clone()));
+        assert!(run(&|a, b| a.blend(0.4, b, &threads)) == (mixed.clone(), psi.clone()));
+    }
 }
