@@ -229,14 +229,7 @@ impl Net {
 
     /// The probabilities of row `r`'s classes, from its scores.
     pub(super) fn probabilities<T: Real>(&self, s: &Scratch<T>, r: usize, p: &mut [f64]) {
-        let row = &s.out[r * self.strides().2..][..self.classes];
-        let top = row.iter().fold(row[0], |a, b| if *b > a { *b } else { a }).f64();
-        let mut sum = 0.0;
-        for (p, v) in p.iter_mut().zip(row) {
-            *p = (v.f64() - top).exp();
-            sum += *p;
-        }
-        p.iter_mut().for_each(|p| *p /= sum);
+        softmax(&s.out[r * self.strides().2..][..self.classes], p);
     }
 
     /// Writes what flows back into row `r` in place of its scores.
@@ -280,6 +273,17 @@ impl Net {
         s.back.chunks_exact_mut(sh).zip(masks).for_each(|(back, hidden)| mask(&mut back[..h], &hidden[..h]));
         product_in_place((self.inputs(), h, rows), (g1, h), add, (&s.x, 1, sx), (&s.back, sh));
     }
+}
+
+/// Probabilities from scores.
+pub(super) fn softmax<T: Real>(row: &[T], p: &mut [f64]) {
+    let top = row.iter().fold(row[0], |a, b| if *b > a { *b } else { a }).f64();
+    let mut sum = 0.0;
+    for (p, v) in p.iter_mut().zip(row) {
+        *p = (v.f64() - top).exp();
+        sum += *p;
+    }
+    p.iter_mut().for_each(|p| *p /= sum);
 }
 
 impl<T> Scratch<T> {

@@ -1,7 +1,7 @@
 //! What an agent can say of its own rows: how probable each given label is and what stands in its place; and
 //! the sums from which all agents' metrics are made, without a row leaving its agent.
-use super::{Labels, Site, Way};
-use crate::problem::learning::model::pieces;
+use super::{Labels, Way};
+use crate::problem::learning::model::{pieces, softmax};
 use crate::problem::{Metric, Values};
 use crate::rows::{Real, View};
 
@@ -127,18 +127,28 @@ impl<T: Real> Labels<T> {
         Some((w.to_vec(), t))
     }
 
-    /// Calls `see` with each of these rows of a site and the model's probabilities.
+    /// Calls `see` with each of these rows of an agent's site, or of the test rows, and the model's
+    /// probabilities.
     fn probabilities(
         &self,
-        site: &Site,
+        site: Option<usize>,
         w: &[T],
         rows: impl Fn(usize) -> usize + Sync,
         count: usize,
         mut see: impl FnMut(usize, &[f64]),
     ) {
         let (pixels, classes) = (self.net.pixels, self.net.classes);
-        let mut s = self.net.scratch(count.max(1));
         let mut p = vec![0.0; classes];
+        if let Some(teller) = self.teller.as_ref().filter(|_| count > 0) {
+            let all: Vec<usize> = (0..count).map(rows).collect();
+            for (row, scores) in all.iter().zip(teller.scores(site, w, &all).chunks_exact(classes)) {
+                softmax(scores, &mut p);
+                see(*row, &p);
+            }
+            return;
+        }
+        let Some(site) = site.map(|agent| &self.sites[agent]).or(self.test.as_ref()) else { return };
+        let mut s = self.net.scratch(count.max(1));
         for piece in pieces(count, s.rows()) {
             for (r, j) in piece.clone().enumerate() {
                 let row = rows(j);
@@ -157,7 +167,7 @@ impl<T: Real> Labels<T> {
         let (site, classes) = (&self.sites[agent], self.net.classes);
         let mut verdicts = Vec::with_capacity(site.given);
         self.probabilities(
-            site,
+            Some(agent),
             w,
             |j| j,
             site.given,
@@ -180,7 +190,7 @@ impl<T: Real> Labels<T> {
         let mut sums = vec![0.0; FIRST + 2 * BINS];
         let first = site.given + site.checked;
         self.probabilities(
-            site,
+            Some(agent),
             w,
             |j| first + j,
             site.held(),
@@ -196,7 +206,7 @@ impl<T: Real> Labels<T> {
             let agents = self.sites.len();
             let count = (test.rows() + agents - 1 - agent) / agents;
             self.probabilities(
-                test,
+                None,
                 w,
                 |j| agent + j * agents,
                 count,

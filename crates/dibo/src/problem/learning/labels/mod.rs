@@ -17,8 +17,10 @@
 //! from what they say of given rows. *From given rows*: models learn the given labels as they are, and T from
 //! what they say of checked rows, whose class is known: row c of T is the mean of p over those of class c
 //! (gold loss correction, Hendrycks et al. 2018).
+mod elsewhere;
 mod measure;
 
+pub use elsewhere::{Passes, Teller};
 pub use measure::Verdict;
 
 use super::model::{Model, Net, Scratch, pieces};
@@ -232,6 +234,7 @@ pub struct Labels<T> {
     orders: Vec<[Vec<u32>; 2]>,
     pool: Mutex<Vec<Scratch<T>>>,
     threads: Threads,
+    teller: Option<Arc<dyn Teller<T>>>,
 }
 
 /// What a given row's loss is.
@@ -249,12 +252,45 @@ enum Loss<'a> {
     Gold,
 }
 
+/// One agent's batch of an iteration, and what the losses of its rows are.
+struct Asked<'a, T> {
+    agent: usize,
+    k: usize,
+    /// Factors of the checked loss and of the given rows'.
+    factors: (f64, f64),
+    loss: Loss<'a>,
+    /// The upper variable that weighs given rows; empty if all count alike.
+    weights: &'a [T],
+}
+
+/// The given or the checked rows of a batch.
+struct Batch<'a> {
+    places: &'a [u32],
+    from: usize,
+    len: usize,
+    /// The weight of each: all agents' weights add up to their number.
+    each: f64,
+}
+
+impl Batch<'_> {
+    fn place(&self, j: usize) -> usize {
+        let at = self.from + j;
+        self.places[if at < self.places.len() { at } else { at - self.places.len() }] as usize
+    }
+}
+
 /// Sums over the rows of a batch.
 struct Seen {
     /// For each true class and given label the probability of the pair, weighted by row.
     counts: Vec<f64>,
     /// Each row's loss.
     losses: Vec<f64>,
+}
+
+impl Seen {
+    fn new(classes: usize, given: usize) -> Self {
+        Seen { counts: vec![0.0; classes * classes], losses: vec![0.0; given] }
+    }
 }
 
 impl<T: Real> Labels<T> {
@@ -337,6 +373,7 @@ impl<T: Real> Labels<T> {
             seed,
             pool: Mutex::new(Vec::new()),
             threads: Threads::one(),
+            teller: None,
             sites,
         })
     }
@@ -358,6 +395,12 @@ impl<T: Real> Labels<T> {
     /// Threads for the metrics (gradients use those of the call).
     pub fn threads(mut self, threads: Threads) -> Self {
         self.threads = threads;
+        self
+    }
+
+    /// Who tells what models say of rows, instead of the host's own passes.
+    pub fn told_by(mut self, teller: Arc<dyn Teller<T>>) -> Self {
+        self.teller = Some(teller);
         self
     }
 
@@ -397,9 +440,8 @@ impl<T: Real> Labels<T> {
         t
     }
 
-    /// The rows of iteration k among `places`, and the weight of each: all agents' weights add up to their
-    /// number.
-    fn batch(&self, agent: usize, which: usize, k: usize) -> (impl Fn(usize) -> usize, usize, f64) {
+    /// The given (0) or checked (1) rows of iteration k.
+    fn batch(&self, agent: usize, which: usize, k: usize) -> Batch<'_> {
         let places = &self.orders[agent][which];
         let (size, total) = match which {
             0 => (self.choices.batch, self.totals.given),
@@ -408,11 +450,20 @@ impl<T: Real> Labels<T> {
         let len = if size == 0 { places.len() } else { size.min(places.len()) };
         let from = if len == 0 { 0 } else { ((k as u128 * len as u128) % places.len() as u128) as usize };
         let share = self.sites.len() as f64 * places.len() as f64 / total.max(1.0);
-        let place = move |j: usize| {
-            let at = from + j;
-            places[if at < places.len() { at } else { at - places.len() }] as usize
-        };
-        (place, len, if len == 0 { 0.0 } else { share / len as f64 })
+        Batch { places, from, len, each: if len == 0 { 0.0 } else { share / len as f64 } }
+    }
+
+    /// The rows that are asked for, given and checked ones: those without a say are left away.
+    fn batches(&self, asked: &Asked<'_, T>) -> [Batch<'_>; 2] {
+        let (checked, given) = asked.factors;
+        let mut batches = [0, 1].map(|which| self.batch(asked.agent, which, asked.k));
+        if given == 0.0 && !matches!(asked.loss, Loss::Nothing) {
+            batches[0].len = 0;
+        }
+        if checked == 0.0 && !matches!(asked.loss, Loss::Gold) {
+            batches[1].len = 0;
+        }
+        batches
     }
 
     fn with_scratch<R>(&self, job: impl FnOnce(&mut Scratch<T>) -> R) -> R {
@@ -430,27 +481,12 @@ impl<T: Real> Labels<T> {
         result
     }
 
-    /// Writes the gradient by w over the batch of iteration k: `checked` times the checked loss plus `given`
-    /// times the loss of given rows, each with a weight of its own.
-    fn gradient(
-        &self,
-        (agent, k): (usize, usize),
-        (checked, given): (f64, f64),
-        loss: Loss<'_>,
-        weight: impl Fn(usize) -> f64,
-        w: &[T],
-        g: &mut [T],
-    ) -> Seen {
-        let (site, classes) = (&self.sites[agent], self.net.classes);
-        let skip_given = given == 0.0 && !matches!(loss, Loss::Nothing);
-        let (given_place, mut given_rows, given_each) = self.batch(agent, 0, k);
-        let (checked_place, checked_rows, checked_each) = self.batch(agent, 1, k);
-        if skip_given {
-            given_rows = 0;
-        }
-        let gold = matches!(loss, Loss::Gold);
-        let checked_rows = if checked == 0.0 && !gold { 0 } else { checked_rows };
-        let mut seen = Seen { counts: vec![0.0; classes * classes], losses: vec![0.0; given_rows] };
+    /// Writes the gradient by w over a batch: the checked loss plus the loss of given rows, each with its
+    /// factor and a weight of its own.
+    fn gradient(&self, asked: &Asked<'_, T>, w: &[T], g: &mut [T]) -> Seen {
+        let (site, classes, batches) = (&self.sites[asked.agent], self.net.classes, self.batches(asked));
+        let [given_rows, checked_rows] = [batches[0].len, batches[1].len];
+        let mut seen = Seen::new(classes, given_rows);
         let (mut p, mut back) = ([0.0; 256], [0.0; 256]);
         let (p, back) = (&mut p[..classes], &mut back[..classes]);
         if given_rows + checked_rows == 0 {
@@ -459,45 +495,61 @@ impl<T: Real> Labels<T> {
         }
         self.with_scratch(|s| {
             for piece in pieces(given_rows + checked_rows, s.rows()) {
-                let place = |j: usize| match j.checked_sub(given_rows) {
-                    None => given_place(j),
-                    Some(j) => checked_place(j),
-                };
                 for (r, j) in piece.clone().enumerate() {
-                    let row = place(j);
+                    let row = row_of(&batches, j);
                     let pixels = self.net.pixels;
                     self.net.load_numbers(s, r, &site.features[row * pixels..(row + 1) * pixels]);
-                    s.labels[r] = site.labels[row];
                 }
                 self.net.forward(s, piece.len(), w);
                 for (r, j) in piece.clone().enumerate() {
-                    let label = s.labels[r] as usize;
                     self.net.probabilities(s, r, p);
-                    if j >= given_rows && gold {
-                        let row = &mut seen.counts[label * classes..(label + 1) * classes];
-                        row.iter_mut().zip(&*p).for_each(|(count, p)| *count += checked_each * p);
-                        self.net.set_back(s, r, std::iter::repeat_n(0.0, classes));
-                        continue;
-                    }
-                    if j >= given_rows {
-                        let factor = checked * checked_each;
-                        let even = self.choices.smoothing / classes as f64;
-                        let sure = 1.0 - self.choices.smoothing;
-                        let own = |c: usize| if c == label { sure + even } else { even };
-                        self.net.set_back(s, r, p.iter().enumerate().map(|(c, p)| factor * (p - own(c))));
-                        continue;
-                    }
-                    let factor = given * given_each * weight(place(j));
-                    seen.losses[j] = given_back(loss, p, label, factor, back);
-                    for (c, p) in p.iter().enumerate().filter(|_| !gold) {
-                        seen.counts[c * classes + label] += given_each * p;
-                    }
+                    self.head(asked, &batches, j, p, back, &mut seen);
                     self.net.set_back(s, r, back.iter().copied());
                 }
                 self.net.backward(s, piece.len(), w, g, piece.start > 0);
             }
         });
         seen
+    }
+
+    /// What flows back from row j of a batch by its classes' probabilities, which become what is probably
+    /// true.
+    fn head(
+        &self,
+        asked: &Asked<'_, T>,
+        batches: &[Batch<'_>; 2],
+        j: usize,
+        p: &mut [f64],
+        back: &mut [f64],
+        seen: &mut Seen,
+    ) {
+        let (row, classes, gold) = (row_of(batches, j), p.len(), matches!(asked.loss, Loss::Gold));
+        let (label, (checked, given)) = (self.sites[asked.agent].labels[row] as usize, asked.factors);
+        if j < batches[0].len {
+            let factor = given * batches[0].each * self.weight(asked, row);
+            seen.losses[j] = given_back(asked.loss, p, label, factor, back);
+            for (c, p) in p.iter().enumerate().filter(|_| !gold) {
+                seen.counts[c * classes + label] += batches[0].each * p;
+            }
+        } else if gold {
+            let counts = &mut seen.counts[label * classes..(label + 1) * classes];
+            counts.iter_mut().zip(&*p).for_each(|(count, p)| *count += batches[1].each * p);
+            back.fill(0.0);
+        } else {
+            let factor = checked * batches[1].each;
+            let even = self.choices.smoothing / classes as f64;
+            let sure = 1.0 - self.choices.smoothing;
+            let own = |c: usize| if c == label { sure + even } else { even };
+            back.iter_mut().zip(&*p).enumerate().for_each(|(c, (b, p))| *b = factor * (p - own(c)));
+        }
+    }
+
+    /// The weight of a given row.
+    fn weight(&self, asked: &Asked<'_, T>, place: usize) -> f64 {
+        match self.group(asked.agent, place) {
+            Some(group) if !asked.weights.is_empty() => sigmoid(asked.weights[group].f64()),
+            _ => 1.0,
+        }
     }
 
     /// The gradient of the mean given loss by T's logits, from what was seen.
@@ -513,8 +565,15 @@ impl<T: Real> Labels<T> {
     /// One agent's direction in a single-level way, of w and of what stands for T.
     fn single(&self, agent: usize, k: usize, v: &[T], d: &mut [T]) {
         let ((w, numbers), (dw, dt)) = (v.split_at(self.net.width()), d.split_at_mut(self.net.width()));
-        let (warm, beside) = (k < self.choices.warm, self.choices.checked_weight);
         let t = if dt.is_empty() { Vec::new() } else { self.matrix(numbers) };
+        let seen = self.gradient(&self.asked_single(agent, k, &t), w, dw);
+        add_scaled(dw, T::of(self.choices.tau), w);
+        self.matrix_direction(k, numbers, &t, &seen, dt);
+    }
+
+    /// What a single-level way asks for.
+    fn asked_single<'a>(&self, agent: usize, k: usize, t: &'a [f64]) -> Asked<'a, T> {
+        let (warm, beside) = (k < self.choices.warm, self.choices.checked_weight);
         let (factors, loss) = match self.way {
             Way::CleanOnly => ((1.0, 0.0), Loss::Label),
             Way::Rounds if warm => ((self.choices.warm_weight, 0.0), Loss::Label),
@@ -522,13 +581,16 @@ impl<T: Real> Labels<T> {
             Way::NoisyRounds if warm => ((beside, 1.0), Loss::Label),
             Way::Rounds | Way::NoisyRounds => ((beside, 1.0), Loss::Agreed),
             _ if warm => self.start_loss(),
-            _ => ((beside, 1.0), Loss::Matrix(&t)),
+            _ => ((beside, 1.0), Loss::Matrix(t)),
         };
-        let seen = self.gradient((agent, k), factors, loss, |_| 1.0, w, dw);
-        add_scaled(dw, T::of(self.choices.tau), w);
+        Asked { agent, k, factors, loss, weights: &[] }
+    }
+
+    /// The direction of what stands for T in a single-level way.
+    fn matrix_direction(&self, k: usize, numbers: &[T], t: &[f64], seen: &Seen, dt: &mut [T]) {
         let rate = self.choices.matrix_rate;
         match self.way {
-            Way::Gold if !warm => dt.fill(T::ZERO),
+            Way::Gold if k >= self.choices.warm => dt.fill(T::ZERO),
             // The M-step as a direction: it vanishes where the numbers are the mean of all agents' counts.
             Way::Gold | Way::Em => {
                 dt.iter_mut().zip(numbers).zip(&seen.counts).for_each(|((d, have), count)| {
@@ -536,7 +598,7 @@ impl<T: Real> Labels<T> {
                 })
             }
             _ if dt.is_empty() => {}
-            _ => self.matrix_gradient(&t, &seen.counts, |at, value| dt[at] = T::of(rate * value)),
+            _ => self.matrix_gradient(t, &seen.counts, |at, value| dt[at] = T::of(rate * value)),
         }
     }
 
@@ -576,32 +638,49 @@ impl<T: Real> Labels<T> {
         }
     }
 
+    /// What the lower level asks for at x, with T where there is one.
+    fn asked_lower<'a>(
+        &self,
+        (agent, k): (usize, usize),
+        factors: (f64, f64),
+        x: &'a [T],
+        t: &'a [f64],
+    ) -> Asked<'a, T> {
+        match self.way.weighs() {
+            true => Asked { agent, k, factors, loss: Loss::Label, weights: x },
+            false => Asked { agent, k, factors, loss: Loss::Matrix(t), weights: &[] },
+        }
+    }
+
+    /// The gradient of g by weights or T through `to`, after what was seen.
+    fn lower_upper(&self, asked: &Asked<'_, T>, t: &[f64], seen: &Seen, mut to: impl FnMut(usize, f64)) {
+        let given = asked.factors.1;
+        if !self.way.weighs() {
+            return self.matrix_gradient(t, &seen.counts, |at, value| to(at, given * value));
+        }
+        let batch = self.batch(asked.agent, 0, asked.k);
+        for (j, loss) in seen.losses.iter().enumerate() {
+            let Some(group) = self.group(asked.agent, batch.place(j)) else { break };
+            let weight = self.weight(asked, batch.place(j));
+            to(group, given * batch.each * weight * (1.0 - weight) * loss);
+        }
+    }
+
     /// The gradients of g at (x, w): by w, and by x through `to`.
     fn lower_level(
         &self,
-        (agent, k): (usize, usize),
-        (checked, given): (f64, f64),
+        at: (usize, usize),
+        factors: (f64, f64),
         x: &[T],
         w: &[T],
         gw: &mut [T],
         mut to: impl FnMut(usize, f64),
     ) {
-        let tau = self.lower_tau(x);
-        if self.way.weighs() {
-            let group = |place: usize| self.group(agent, place);
-            let weight = |place: usize| group(place).map_or(1.0, |g| sigmoid(x[g].f64()));
-            let seen = self.gradient((agent, k), (checked, given), Loss::Label, weight, w, gw);
-            let (place, _, each) = self.batch(agent, 0, k);
-            for (j, loss) in seen.losses.iter().enumerate() {
-                let Some(group) = group(place(j)) else { break };
-                let weight = weight(place(j));
-                to(group, given * each * weight * (1.0 - weight) * loss);
-            }
-        } else {
-            let t = self.matrix(x);
-            let seen = self.gradient((agent, k), (checked, given), Loss::Matrix(&t), |_| 1.0, w, gw);
-            self.matrix_gradient(&t, &seen.counts, |at, value| to(at, given * value));
-        }
+        let (tau, given) = (self.lower_tau(x), factors.1);
+        let t = if self.way.weighs() { Vec::new() } else { self.matrix(x) };
+        let asked = self.asked_lower(at, factors, x, &t);
+        let seen = self.gradient(&asked, w, gw);
+        self.lower_upper(&asked, &t, &seen, &mut to);
         if let Some(of) = &self.regularisers {
             for ((gw, w), of) in gw.iter_mut().zip(w).zip(of) {
                 let (tau, w) = (x[*of as usize].f64().exp(), w.f64());
@@ -616,22 +695,18 @@ impl<T: Real> Labels<T> {
         }
     }
 
-    /// EM with counts that an agent keeps to itself: x moves to them, y as in EM; there is no z.
-    fn own_counts(
-        &self,
-        at: (usize, usize),
-        (f, g): (f64, f64),
-        x: &[T],
-        y: &[T],
-        [dx, dy, dz]: [&mut [T]; 3],
-    ) {
-        let t = self.matrix(x);
-        let warm = at.1 < self.choices.warm;
+    /// What EM with own counts asks for.
+    fn asked_own<'a>(&self, (agent, k): (usize, usize), (f, g): (f64, f64), t: &'a [f64]) -> Asked<'a, T> {
         let beside = f * self.choices.checked_weight;
-        let (factors, loss) = if warm { self.start_loss() } else { ((beside, g), Loss::Matrix(&t)) };
-        let seen = self.gradient(at, factors, loss, |_| 1.0, y, dy);
-        add_scaled(dy, T::of(self.choices.tau), y);
-        dz.fill(T::ZERO);
+        let (factors, loss) = match k < self.choices.warm {
+            true => self.start_loss(),
+            false => ((beside, g), Loss::Matrix(t)),
+        };
+        Asked { agent, k, factors, loss, weights: &[] }
+    }
+
+    /// EM with counts that an agent keeps to itself: x moves to them.
+    fn to_counts(&self, x: &[T], seen: &Seen, dx: &mut [T]) {
         let total: f64 = seen.counts.iter().sum();
         // Who has no checked row learns nothing of its matrix at the start.
         if total == 0.0 {
@@ -642,17 +717,18 @@ impl<T: Real> Labels<T> {
         }
     }
 
-    /// Before given rows are learned with T, or with weights: both models learn alike, and T follows y.
-    fn before(&self, at: (usize, usize), x: &[T], [y, z]: [&[T]; 2], [dx, dy, dz]: [&mut [T]; 3]) {
-        let weights = self.way.weighs();
-        let (factors, loss) =
-            if weights { ((self.choices.warm_weight, 0.0), Loss::Label) } else { self.start_loss() };
-        let seen = self.gradient(at, factors, loss, |_| 1.0, y, dy);
-        self.gradient(at, factors, loss, |_| 1.0, z, dz);
-        for (d, w) in [(dy, y), (dz, z)] {
-            add_scaled(d, T::of(self.choices.tau), w);
-        }
-        if !weights {
+    /// What both models learn alike before given rows are learned with T, or with weights.
+    fn asked_before(&self, (agent, k): (usize, usize)) -> Asked<'static, T> {
+        let (factors, loss) = match self.way.weighs() {
+            true => ((self.choices.warm_weight, 0.0), Loss::Label),
+            false => self.start_loss(),
+        };
+        Asked { agent, k, factors, loss, weights: &[] }
+    }
+
+    /// In that time T follows y.
+    fn upper_before(&self, x: &[T], seen: &Seen, dx: &mut [T]) {
+        if !self.way.weighs() {
             self.matrix_gradient(&self.matrix(x), &seen.counts, |c, d| dx[c] = T::of(d));
         }
     }
@@ -669,10 +745,20 @@ impl<T: Real> Labels<T> {
         let at = (agent, k);
         dx.fill(T::ZERO);
         if self.way == Way::EmOwn {
-            return self.own_counts(at, (f, g), x, y, [dx, dy, dz]);
+            // y moves as in EM; there is no z.
+            let seen = self.gradient(&self.asked_own(at, (f, g), &self.matrix(x)), y, dy);
+            add_scaled(dy, T::of(self.choices.tau), y);
+            dz.fill(T::ZERO);
+            return self.to_counts(x, &seen, dx);
         }
         if k < self.choices.warm {
-            return self.before(at, x, [y, z], [dx, dy, dz]);
+            let asked = self.asked_before(at);
+            let seen = self.gradient(&asked, y, dy);
+            self.gradient(&asked, z, dz);
+            for (d, w) in [(dy, y), (dz, z)] {
+                add_scaled(d, T::of(self.choices.tau), w);
+            }
+            return self.upper_before(x, &seen, dx);
         }
         self.lower_level(at, (0.0, g), x, z, dz, |c, d| dx[c] -= T::of(d));
         self.lower_level(at, (f, g), x, y, dy, |c, d| dx[c] += T::of(d));
@@ -707,6 +793,14 @@ fn by_class(net: &Net) -> Vec<u32> {
     let before = net.width() - net.classes * last;
     let classes = (0..net.classes as u32).flat_map(|c| std::iter::repeat_n(c, last));
     std::iter::repeat_n(net.classes as u32, before).chain(classes).collect()
+}
+
+/// Row j of a batch: first the given ones, then the checked ones.
+fn row_of(batches: &[Batch<'_>; 2], j: usize) -> usize {
+    match j.checked_sub(batches[0].len) {
+        None => batches[0].place(j),
+        Some(j) => batches[1].place(j),
+    }
 }
 
 /// What flows back from a given row with this factor, and its loss; `p` becomes what is probably true.
@@ -776,7 +870,8 @@ impl<T: Real> Bilevel<T> for Labels<T> {
 
     fn grad_f(&self, agent: usize, k: usize, _x: &[T], y: &[T], gx: &mut [T], gy: &mut [T]) -> Result<()> {
         gx.fill(T::ZERO);
-        self.gradient((agent, k), (1.0, 0.0), Loss::Label, |_| 1.0, y, gy);
+        let asked = Asked { agent, k, factors: (1.0, 0.0), loss: Loss::Label, weights: &[] };
+        self.gradient(&asked, y, gy);
         Ok(())
     }
 

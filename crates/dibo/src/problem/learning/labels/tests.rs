@@ -354,6 +354,10 @@ fn regularisers_by_column_and_class() {
     assert_eq!(by_class(&mlp), [2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 0, 1, 1, 1]);
 }
 
+fn asked(agent: usize, k: usize) -> Asked<'static, f64> {
+    Asked { agent, k, factors: (1.0, 1.0), loss: Loss::Label, weights: &[] }
+}
+
 /// Batches go through all rows of an agent, and their mean is the whole.
 #[test]
 fn batches_see_every_row_alike() {
@@ -368,10 +372,10 @@ fn batches_see_every_row_alike() {
         let rounds = 4 * 7 * 9 * 3 * 2;
         for k in 0..rounds {
             let mut d = vec![0.0; w.len()];
-            p.gradient((i, k), (1.0, 1.0), Loss::Label, |_| 1.0, &w, &mut d);
+            p.gradient(&asked(i, k), &w, &mut d);
             mean.iter_mut().zip(&d).for_each(|(m, d)| *m += d / rounds as f64);
         }
-        whole.gradient((i, 0), (1.0, 1.0), Loss::Label, |_| 1.0, &w, &mut all);
+        whole.gradient(&asked(i, 0), &w, &mut all);
         near(&mean, &all);
     }
 }
@@ -651,5 +655,128 @@ fn smoothed_labels_are_spread() {
         let mut d = vec![f64::NAN; w.len()];
         p.single(i, 0, &w, &mut d);
         near(&d, &numeric(&w, |w| checked_loss(&p, i, w)));
+    }
+}
+
+/// Passes by the host's own models, as if they lay elsewhere.
+struct Here<'a> {
+    p: &'a Labels<f32>,
+    models: Vec<[Vec<f32>; 2]>,
+    directions: Vec<[Vec<f32>; 2]>,
+}
+
+impl Passes for Here<'_> {
+    fn pass(
+        &mut self,
+        model: usize,
+        rows: &[Vec<usize>],
+        decay: f64,
+        head: &mut dyn FnMut(usize, usize, &mut [f32]),
+    ) -> Result<()> {
+        let net = &self.p.net;
+        for (i, rows) in rows.iter().enumerate() {
+            let (w, d) = (&self.models[i][model], &mut self.directions[i][model]);
+            d.fill(0.0);
+            let mut s = net.scratch(rows.len().max(1));
+            rows.iter().enumerate().for_each(|(r, j)| net.load_numbers(&mut s, r, row(&self.p.sites[i], *j)));
+            net.forward(&mut s, rows.len(), w);
+            let line = s.out.len() / s.rows();
+            for r in 0..rows.len() {
+                head(i, r, &mut s.out[r * line..r * line + CLASSES]);
+            }
+            if !rows.is_empty() {
+                net.backward(&mut s, rows.len(), w, d, false);
+            }
+            add_scaled(d, decay as f32, w);
+        }
+        Ok(())
+    }
+
+    fn rest(&mut self, model: usize) -> Result<()> {
+        self.directions.iter_mut().for_each(|d| d[model].fill(0.0));
+        Ok(())
+    }
+}
+
+/// Where models lie elsewhere, every way's directions are the same bits as here, at its start and after.
+#[test]
+fn models_that_lie_elsewhere_move_alike() {
+    let sites = sites(3);
+    for (way, from) in Way::ALL.into_iter().flat_map(|w| [From::Checked, From::Given].map(|f| (w, f))) {
+        let choices = Choices { tau: 0.05, batch: 3, warm: 2, warm_weight: 0.5, from, ..Choices::default() };
+        let p: Labels<f32> =
+            Labels::new(sites.clone(), net(Model::Mlp(4)), way, choices, totals(&sites), 5).unwrap();
+        if p.learns_regulariser() {
+            continue;
+        }
+        let numbers = |len: usize, seed: u64| -> Vec<f32> {
+            random(len, seed).into_iter().map(|v| v.abs() as f32 + 0.1).collect()
+        };
+        let width = p.net.width();
+        for k in [0, 1, 2, 5] {
+            let owned = [0, 1, 2];
+            let threads = Threads::one();
+            let at = At { k, owned: &owned, threads: &threads };
+            let models: Vec<_> = (0..3).map(|i| [numbers(width, i), numbers(width, 10 + i)]).collect();
+            let directions = vec![[vec![9.0; width], vec![9.0; width]]; 3];
+            let mut here = Here { p: &p, models: models.clone(), directions };
+            if way.is_bilevel() {
+                let upper = |i: usize| match p.upper() {
+                    Upper::Shared(n) => numbers(n, 20 + i as u64),
+                    Upper::Private(all) => numbers(all[i], 20 + i as u64),
+                };
+                let x: Vec<Vec<f32>> = (0..3).map(upper).collect();
+                let dx = p.directions_by(at, Penalty { f: 0.5, g: 1.5 }, &x, &mut here).unwrap();
+                for i in 0..3 {
+                    let mut d = [vec![7.0; x[i].len()], vec![7.0; width], vec![7.0; width]];
+                    let [a, b, c] = &mut d;
+                    let [y, z] = &models[i];
+                    p.directions(i, k, Penalty { f: 0.5, g: 1.5 }, [&x[i], y, z], [a, b, c]);
+                    assert_eq!(
+                        (&d[0], &d[1], &d[2]),
+                        (&dx[i], &here.directions[i][0], &here.directions[i][1])
+                    );
+                }
+                continue;
+            }
+            let t: Vec<Vec<f32>> = (0..3).map(|i| numbers(p.matrix_numbers(), 30 + i)).collect();
+            let dt = p.gradients_by(at, &t, &mut here).unwrap();
+            for i in 0..3 {
+                let mut d = vec![7.0; width + t[i].len()];
+                p.single(i, k, &[models[i][0].clone(), t[i].clone()].concat(), &mut d);
+                assert_eq!(d, [here.directions[i][0].clone(), dt[i].clone()].concat(), "{way:?} {k}");
+            }
+        }
+    }
+}
+
+/// A teller is believed in metrics and verdicts.
+#[test]
+fn a_teller_says_what_the_host_would() {
+    struct Same(Labels<f32>);
+    impl Teller<f32> for Same {
+        fn scores(&self, site: Option<usize>, w: &[f32], rows: &[usize]) -> Vec<f32> {
+            let site = site.map_or(self.0.test.as_ref().unwrap(), |i| &self.0.sites[i]);
+            let of = |j: &usize| probabilities(self.0.net.model, &doubles(w), row(site, *j));
+            rows.iter().flat_map(of).map(|p| p.ln() as f32).collect()
+        }
+    }
+    fn doubles(w: &[f32]) -> Vec<f64> {
+        w.iter().map(|v| f64::from(*v)).collect()
+    }
+    let sites = sites(3);
+    let make = || -> Labels<f32> {
+        let choices = Choices::default();
+        Labels::new(sites.clone(), net(Model::Linear), Way::Noisy, choices, totals(&sites), 5)
+            .unwrap()
+            .test(sites[2].clone())
+    };
+    let (own, told) = (make(), make().told_by(Arc::new(Same(make()))));
+    let w: Vec<f32> = random(own.net.width(), 8).into_iter().map(|v| v as f32).collect();
+    for i in 0..3 {
+        let (a, b) = (own.sums(i, (&w, &[])), told.sums(i, (&w, &[])));
+        assert_eq!(a[1..11], b[1..11]);
+        near(&a[..1], &b[..1]);
+        assert_eq!(own.verdicts(i, &w, None).len(), told.verdicts(i, &w, None).len());
     }
 }
