@@ -85,6 +85,11 @@ impl Net {
         }
     }
 
+    /// Numbers that a row of features has: a BERT's are its tokens, each of two "pixels".
+    pub fn numbers(&self) -> usize {
+        if matches!(self.model, Model::Bert(_)) { self.pixels / 2 } else { self.pixels }
+    }
+
     /// Number of parameters.
     pub fn width(&self) -> usize {
         if let Model::Bert(bert) = &self.model {
@@ -221,8 +226,11 @@ impl Net {
         }
     }
 
-    /// Puts numbers that need no scaling into row `r`.
+    /// Puts numbers that need no scaling into row `r`; a BERT's are whole, those of its tokens.
     pub(super) fn load_numbers<T: Real>(&self, s: &mut Scratch<T>, r: usize, numbers: &[f32]) {
+        if let Some(bert) = &mut s.bert {
+            return bert.load_tokens(r, numbers.iter().map(|v| *v as usize));
+        }
         let at = r * self.strides().0;
         s.x[at..at + self.pixels].iter_mut().zip(numbers).for_each(|(to, v)| *to = T::of(f64::from(*v)));
     }

@@ -4,6 +4,7 @@
 //!
 //! A sample is a row of token numbers, two bytes each, ended by zeros (the padding token). Padded places are
 //! computed like the others but no place looks at them.
+use super::model::{Model, Net};
 use crate::kernels::product;
 use crate::rng::{Purpose, stream};
 use crate::rows::Real;
@@ -218,6 +219,21 @@ struct Layer<T> {
     norm2: Normed<T>,
 }
 
+/// Scores of texts, `classes` numbers each. Texts are token numbers, `length` each.
+pub fn scores<T: Real>(bert: Bert, w: &[T], classes: usize, length: usize, texts: &[f32]) -> Vec<T> {
+    let net = Net { pixels: 2 * length, classes, model: Model::Bert(bert) };
+    let texts: Vec<&[f32]> = texts.chunks_exact(length.max(1)).collect();
+    let mut scratch = net.scratch(texts.len().max(1));
+    let mut scores = Vec::with_capacity(texts.len() * classes);
+    for piece in texts.chunks(scratch.rows()) {
+        piece.iter().enumerate().for_each(|(row, text)| net.load_numbers(&mut scratch, row, text));
+        net.forward(&mut scratch, piece.len(), w);
+        let rows = scratch.out.chunks_exact(net.strides().2).take(piece.len());
+        rows.for_each(|row| scores.extend_from_slice(&row[..classes]));
+    }
+    scores
+}
+
 /// What a pretrained model makes of texts: `hidden` numbers each, pooled over its last layer. Texts are token
 /// numbers as [`tokens`] reads them, `length` each.
 pub fn embed<T: Real>(bert: Bert, w: &[T], length: usize, texts: &[u8]) -> Vec<T> {
@@ -284,11 +300,17 @@ impl<T: Real> Workspace<T> {
     }
 
     pub fn load(&mut self, row: usize, sample: &[u8]) {
-        let (numbers, used) = tokens(sample);
-        self.used[row] = used;
-        for (id, number) in self.ids[row * self.length..(row + 1) * self.length].iter_mut().zip(numbers) {
+        self.load_tokens(row, tokens(sample).0);
+    }
+
+    /// The same from token numbers; zeros at the end are padding.
+    pub fn load_tokens(&mut self, row: usize, numbers: impl Iterator<Item = usize>) {
+        let (ids, mut used) = (&mut self.ids[row * self.length..(row + 1) * self.length], 1);
+        for (t, (id, number)) in ids.iter_mut().zip(numbers).enumerate() {
             *id = number.min(self.bert.vocabulary - 1);
+            used = if number > 0 { t + 1 } else { used };
         }
+        self.used[row] = used;
     }
 
     /// How much of the last layer's token `t` of a sample the head sees.

@@ -137,7 +137,7 @@ impl<T: Real> Labels<T> {
         count: usize,
         mut see: impl FnMut(usize, &[f64]),
     ) {
-        let (pixels, classes) = (self.net.pixels, self.net.classes);
+        let (width, classes) = (self.net.numbers(), self.net.classes);
         let mut p = vec![0.0; classes];
         if let Some(teller) = self.teller.as_ref().filter(|_| count > 0) {
             let all: Vec<usize> = (0..count).map(rows).collect();
@@ -152,7 +152,7 @@ impl<T: Real> Labels<T> {
         for piece in pieces(count, s.rows()) {
             for (r, j) in piece.clone().enumerate() {
                 let row = rows(j);
-                self.net.load_numbers(&mut s, r, &site.features[row * pixels..(row + 1) * pixels]);
+                self.net.load_numbers(&mut s, r, &site.features[row * width..(row + 1) * width]);
             }
             self.net.forward(&mut s, piece.len(), w);
             for (r, j) in piece.enumerate() {

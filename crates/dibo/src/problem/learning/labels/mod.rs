@@ -228,6 +228,8 @@ pub struct Labels<T> {
     choices: Choices,
     totals: Totals,
     seed: u64,
+    /// Where all models start, if not where their kind does.
+    begin: Option<Vec<f64>>,
     /// Which of x's numbers is the logarithm of a weight's regulariser, where there are several.
     regularisers: Option<Vec<u32>>,
     /// An agent's given and checked rows in the order of its batches.
@@ -304,15 +306,22 @@ impl<T: Real> Labels<T> {
         totals: Totals,
         seed: u64,
     ) -> Result<Self, String> {
-        let Net { pixels: width, classes, model } = net;
+        let (width, classes) = (net.numbers(), net.classes);
         if !(2..=256).contains(&classes) {
             return Err(format!("{classes} classes; there must be between 2 and 256"));
         }
         if width == 0 {
             return Err("there are no features".into());
         }
-        if matches!(model, Model::Bert(_)) {
-            return Err("texts enter as numbers of a pretrained model, not as tokens".into());
+        if let Model::Bert(bert) = &net.model {
+            bert.check()?;
+            if net.pixels % 2 != 0 || width > bert.positions {
+                let most = bert.positions;
+                return Err(format!("texts of {width} tokens; the model takes {most} at most"));
+            }
+            if way == Way::TauColumns {
+                return Err("a regulariser for each column means nothing to a BERT: texts are one".into());
+            }
         }
         if !(choices.tau >= 0.0
             && choices.tau.is_finite()
@@ -371,6 +380,7 @@ impl<T: Real> Labels<T> {
             choices,
             totals,
             seed,
+            begin: None,
             pool: Mutex::new(Vec::new()),
             threads: Threads::one(),
             teller: None,
@@ -382,6 +392,15 @@ impl<T: Real> Labels<T> {
     pub fn test(mut self, test: Arc<Site>) -> Self {
         self.test = Some(test);
         self
+    }
+
+    /// All agents' models start here, such as a pretrained one; its length must be the model's.
+    pub fn begin_at(mut self, parameters: Vec<f64>) -> Result<Self, String> {
+        if parameters.len() != self.net.width() {
+            return Err(format!("{} parameters for a model of {}", parameters.len(), self.net.width()));
+        }
+        self.begin = Some(parameters);
+        Ok(self)
     }
 
     /// How many features each group has, for [`Way::TauColumns`]; all are one group otherwise.
@@ -496,9 +515,8 @@ impl<T: Real> Labels<T> {
         self.with_scratch(|s| {
             for piece in pieces(given_rows + checked_rows, s.rows()) {
                 for (r, j) in piece.clone().enumerate() {
-                    let row = row_of(&batches, j);
-                    let pixels = self.net.pixels;
-                    self.net.load_numbers(s, r, &site.features[row * pixels..(row + 1) * pixels]);
+                    let (row, width) = (row_of(&batches, j), self.net.numbers());
+                    self.net.load_numbers(s, r, &site.features[row * width..(row + 1) * width]);
                 }
                 self.net.forward(s, piece.len(), w);
                 for (r, j) in piece.clone().enumerate() {
@@ -786,6 +804,15 @@ fn by_column(net: &Net, widths: &[usize]) -> Vec<u32> {
 
 /// Each weight's regulariser by the class that it leads to; the last one is that of all other weights.
 fn by_class(net: &Net) -> Vec<u32> {
+    if let Model::Bert(bert) = &net.model {
+        let places = bert.places(net.classes);
+        let mut all = vec![net.classes as u32; places.width];
+        for class in 0..net.classes {
+            all[places.head.weight.start + class * bert.hidden..][..bert.hidden].fill(class as u32);
+            all[places.head.bias.start + class] = class as u32;
+        }
+        return all;
+    }
     let last = match net.model {
         Model::Mlp(hidden) => hidden + 1,
         _ => net.width() / net.classes,
@@ -904,10 +931,7 @@ impl<T: Real> Bilevel<T> for Labels<T> {
 
     fn start(&self) -> Start {
         let classes = self.net.classes;
-        let mut y = match self.net.model {
-            Model::Mlp(_) => self.net.start(self.seed),
-            _ => vec![0.0; self.net.width()],
-        };
+        let mut y = self.begin.clone().unwrap_or_else(|| self.net.start(self.seed));
         let tau = self.learns_tau().then(|| self.choices.tau.ln());
         let x = match self.way {
             // Logits of the same number are the same probabilities.

@@ -1,5 +1,6 @@
 //! Every direction against central differences of the losses, written here row by row; what stands still is
 //! what it should be; sums of agents are metrics of all.
+use super::super::bert::{Bert, Pool, scores};
 use super::*;
 use rand::RngExt;
 
@@ -38,11 +39,38 @@ fn totals(sites: &[Arc<Site>]) -> Totals {
 }
 
 fn net(model: Model) -> Net {
-    Net { pixels: WIDTH, classes: CLASSES, model }
+    let bytes = if matches!(model, Model::Bert(_)) { 2 } else { 1 };
+    Net { pixels: bytes * WIDTH, classes: CLASSES, model }
+}
+
+/// A BERT for texts of three tokens.
+const BERT: Model = Model::Bert(Bert {
+    vocabulary: 7,
+    positions: WIDTH,
+    types: 1,
+    hidden: 4,
+    layers: 1,
+    heads: 2,
+    intermediate: 4,
+    epsilon: 0.01,
+    pool: Pool::Mean,
+});
+
+/// Sites with texts, every other one shorter by a token.
+fn texts(seed: u64) -> Vec<Arc<Site>> {
+    let text = |(j, row): (usize, &[f32])| {
+        let token = |v: &f32| (1.0 + 2.0 * v.abs()).floor().min(6.0);
+        [token(&row[0]), token(&row[1]), if j % 2 == 0 { 0.0 } else { token(&row[2]) }]
+    };
+    let tokens = |s: &Arc<Site>| {
+        let features = s.features.chunks(WIDTH).enumerate().flat_map(text).collect();
+        Arc::new(Site { features, ..(**s).clone() })
+    };
+    sites(seed).iter().map(tokens).collect()
 }
 
 fn problem(model: Model, way: Way, learn_tau: bool) -> Labels<f64> {
-    let sites = sites(3);
+    let sites = if model == BERT { texts(3) } else { sites(3) };
     let choices = Choices {
         tau: 0.05,
         batch: 0,
@@ -56,9 +84,10 @@ fn problem(model: Model, way: Way, learn_tau: bool) -> Labels<f64> {
 }
 
 /// A model's probabilities for a row, by the definition.
-fn probabilities(model: Model, w: &[f64], x: &[f32]) -> Vec<f64> {
-    let x: Vec<f64> = x.iter().map(|v| f64::from(*v)).chain([1.0]).collect();
+fn probabilities(model: Model, w: &[f64], row: &[f32]) -> Vec<f64> {
+    let x: Vec<f64> = row.iter().map(|v| f64::from(*v)).chain([1.0]).collect();
     let scores: Vec<f64> = match model {
+        Model::Bert(bert) => scores(bert, w, CLASSES, WIDTH, row),
         Model::Mlp(h) => {
             let hidden = |u: usize| (0..x.len()).map(|i| x[i] * w[i * h + u]).sum::<f64>().max(0.0);
             let hidden: Vec<f64> = (0..h).map(hidden).chain([1.0]).collect();
@@ -143,7 +172,7 @@ fn random(len: usize, seed: u64) -> Vec<f64> {
     (0..len).map(|_| r.random_range(-0.8..0.8)).collect()
 }
 
-const MODELS: [Model; 2] = [Model::Linear, Model::Mlp(4)];
+const MODELS: [Model; 3] = [Model::Linear, Model::Mlp(4), BERT];
 
 #[test]
 fn single_level_directions_are_gradients() {
@@ -174,7 +203,11 @@ fn single_level_directions_are_gradients() {
 /// posteriors' own.
 #[test]
 fn em_is_the_m_step() {
-    let (em, joint) = (problem(Model::Mlp(4), Way::Em, false), problem(Model::Mlp(4), Way::Joint, false));
+    [Model::Mlp(4), BERT].into_iter().for_each(em_with);
+}
+
+fn em_with(model: Model) {
+    let (em, joint) = (problem(model, Way::Em, false), problem(model, Way::Joint, false));
     let n = em.net.width();
     let w = random(n, 4);
     let counts: Vec<f64> = random(9, 6).iter().map(|v| v + 1.0).collect();
@@ -195,7 +228,7 @@ fn em_is_the_m_step() {
     let mut posterior = vec![0.0; 9];
     for s in &em.sites {
         for j in 0..s.given {
-            let (q, g) = (probabilities(Model::Mlp(4), &w, row(s, j)), s.labels[j] as usize);
+            let (q, g) = (probabilities(model, &w, row(s, j)), s.labels[j] as usize);
             let sum: f64 = (0..3).map(|c| q[c] * t[c * 3 + g]).sum();
             (0..3).for_each(|c| posterior[c * 3 + g] += q[c] * t[c * 3 + g] / sum / em.totals.given);
         }
@@ -293,10 +326,14 @@ fn own_counts_are_those_of_own_rows() {
 #[test]
 fn bilevel_gradients_and_directions() {
     for model in MODELS {
-        for way in Way::ALL.into_iter().filter(|w| w.is_bilevel() && *w != Way::EmOwn) {
+        // A BERT has many numbers to try, and the ways differ at its scores alone.
+        let some = |way: &Way| {
+            model != BERT || matches!(way, Way::Bilevel | Way::Weights | Way::Trust | Way::TauClasses)
+        };
+        for way in Way::ALL.into_iter().filter(|w| w.is_bilevel() && *w != Way::EmOwn && some(w)) {
             let several = matches!(way, Way::TauColumns | Way::TauClasses);
-            for learn_tau in [false, true].into_iter().take(if several { 1 } else { 2 }) {
-                let p = problem(model, way, learn_tau).columns(&[2, net(model).pixels - 2]);
+            for learn_tau in [false, true].into_iter().take(if several || model == BERT { 1 } else { 2 }) {
+                let p = problem(model, way, learn_tau).columns(&[2, WIDTH - 2]);
                 let n = p.net.width();
                 for i in 0..3 {
                     let upper = match p.upper() {
@@ -352,6 +389,31 @@ fn regularisers_by_column_and_class() {
     let mlp = net(Model::Mlp(2));
     assert_eq!(by_column(&mlp, &[1, 2]), [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2]);
     assert_eq!(by_class(&mlp), [2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 0, 1, 1, 1]);
+    let Model::Bert(bert) = BERT else { return };
+    let (text, places) = (by_class(&net(BERT)), bert.places(2));
+    assert_eq!(text.len(), places.width);
+    assert_eq!(text[places.head.weight], [0, 0, 0, 0, 1, 1, 1, 1]);
+    assert_eq!(text[places.head.bias], [0, 1]);
+    assert_eq!(text.iter().filter(|of| **of < 2).count(), 10);
+}
+
+/// Models start where they are told to, a BERT else at random; what a BERT cannot have is refused.
+#[test]
+fn a_bert_starts_where_it_is_told_to() {
+    let p = problem(BERT, Way::Em, false);
+    let n = p.net.width();
+    assert_eq!(p.start().y[0][..n], p.net.start(5));
+    assert_eq!(p.start().y[0].len(), n + CLASSES * CLASSES);
+    let begin = random(n, 4);
+    let p = p.begin_at(begin.clone()).unwrap();
+    assert_eq!(p.start().y[0][..n], begin);
+    assert!(p.begin_at(vec![0.0; n + 1]).is_err());
+    let (sites, choices) = (texts(3), Choices::default());
+    let make = |net: Net, way: Way| {
+        Labels::<f64>::new(sites.clone(), net, way, choices, totals(&sites), 5).err().unwrap()
+    };
+    assert!(make(net(BERT), Way::TauColumns).contains("each column"));
+    assert!(make(Net { pixels: 8, ..net(BERT) }, Way::Em).contains("4 tokens; the model takes 3"));
 }
 
 fn asked(agent: usize, k: usize) -> Asked<'static, f64> {
