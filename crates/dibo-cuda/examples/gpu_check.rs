@@ -1,6 +1,9 @@
 //! Checks the GPU against the host and times it: `gpu_check [kernels] [rows] [gradients] [tuning] [runs]
-//! [methods] [mlp] [bert]` (all but the first if none is named). Prints a table; ends with code 1 if a number
+//! [methods] [labels] [mlp] [bert]` (all but the first if none is named). Prints a table; ends with code 1 if a number
 //! is not as near to the host's as it should be, or if the GPU fails.
+#[path = "parts/labels.rs"]
+mod labels;
+
 use dibo::algorithm::Algorithm;
 use dibo::algorithm::c2dfb::C2dfb;
 use dibo::algorithm::cell::Cell;
@@ -643,6 +646,10 @@ fn check(gpu: &Arc<Gpu>, report: &mut Report, asked: &[String]) -> Checked {
     }
     if wanted("methods") {
         methods(gpu, report)?;
+    }
+    if wanted("labels") {
+        labels::labels(gpu, report)?;
+        labels::labels_speed(gpu)?;
     }
     if wanted("mlp") {
         let host = problem([images(6000, 784, 10, 1), images(100, 784, 10, 2)], 10, Model::Mlp(256), 64)?;

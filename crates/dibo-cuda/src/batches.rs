@@ -135,7 +135,13 @@ pub(crate) struct Pass<'a> {
     pub parameters: u64,
     pub stride: usize,
     pub gradients: Option<Gradients>,
+    /// Decides on the host what flows back, instead of the losses of labels; texts only.
+    pub decide: Option<&'a Decide<'a>>,
 }
+
+/// Gets the first place of a piece and its places of each agent, and their scores, class by class, place by
+/// place, agent by agent; leaves what flows back.
+pub(crate) type Decide<'a> = dyn Fn(usize, usize, &mut [f32]) + 'a;
 
 /// Where a pass leaves gradients.
 #[derive(Clone, Copy)]

@@ -90,7 +90,7 @@ impl DeviceModel {
 }
 
 /// Bytes of activations at most.
-const LIMIT: usize = 12 << 30;
+pub(crate) const LIMIT: usize = 12 << 30;
 
 /// Bytes that a run needs on the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +109,27 @@ pub struct Need {
 }
 
 impl Need {
+    /// What a BERT needs that passes so many texts of each agent.
+    pub(crate) fn of_texts(
+        sizes: &Sizes,
+        agents: usize,
+        vectors: usize,
+        width: usize,
+        each: usize,
+        data: usize,
+    ) -> Need {
+        let copies = if sizes.kind == Kind::Bf16 { 2 * agents * sizes.encoder().len() } else { 0 };
+        Need {
+            agents,
+            vectors,
+            width,
+            state: 4 * vectors * agents * width.next_multiple_of(16),
+            activations: agents * sizes.piece(LIMIT, agents, each) * sizes.text_bytes(),
+            copies,
+            data,
+        }
+    }
+
     /// All together.
     pub fn total(&self) -> usize {
         self.state + self.activations + self.copies + self.data
@@ -144,34 +165,37 @@ pub fn need(host: &Learning<f32>, precision: Precision, vectors: usize) -> Resul
         .map(|a| host.bilevel_batch(a, 0).map(|part| part.len()))
         .fold([0, 0], |m, b| [m[0].max(b[0]), m[1].max(b[1])]);
     let each = (each[0] + each[1]).max((0..agents).map(|a| host.single_batch(a, 0).len()).max().unwrap_or(1));
-    let (activations, copies) = match net.model {
+    let data = dealt.data.bytes() + dealt.test.bytes() + (256 << 20);
+    let inputs = match net.model {
         Model::Bert(bert) => {
             let sizes = bert_sizes(net, bert, precision);
-            let copies = if sizes.kind == Kind::Bf16 { 2 * agents * sizes.encoder().len() } else { 0 };
-            (agents * sizes.piece(LIMIT, agents, each) * sizes.text_bytes(), copies)
+            return Ok(Need::of_texts(&sizes, agents, vectors, width, each, data));
         }
-        Model::Mlp(units) => (4 * agents * each * (net.inputs() + 3 * units + 2 * net.classes + 16), 0),
-        _ => (4 * agents * each * (net.inputs() + 2 * net.classes + 16), 0),
+        Model::Mlp(units) => net.inputs() + 3 * units,
+        _ => net.inputs(),
     };
-    let data = dealt.data.bytes() + dealt.test.bytes() + (256 << 20);
     Ok(Need {
         agents,
         vectors,
         width,
         state: 4 * vectors * agents * width.next_multiple_of(16),
-        activations,
-        copies,
+        activations: 4 * agents * each * (inputs + 2 * net.classes + 16),
+        copies: 0,
         data,
     })
 }
 
 fn bert_sizes(net: &Net, bert: Bert, precision: Precision) -> Sizes {
-    let kind = match precision {
+    // A token has two bytes.
+    Sizes { bert, classes: net.classes, length: net.pixels / 2, kind: kind(precision) }
+}
+
+/// The kind of a BERT's activations.
+pub(crate) fn kind(precision: Precision) -> Kind {
+    match precision {
         Precision::Tf32 => Kind::F32,
         Precision::Bf16 => Kind::Bf16,
-    };
-    // A token has two bytes.
-    Sizes { bert, classes: net.classes, length: net.pixels / 2, kind }
+    }
 }
 
 fn device_model(gpu: &Arc<Gpu>, host: &Learning<f32>, precision: Precision) -> Result<DeviceModel, String> {
@@ -294,6 +318,7 @@ impl DeviceLearning {
                 parameters,
                 stride,
                 gradients: None,
+                decide: None,
             });
             let (losses, right) = batch.results(0);
             hits += right.iter().map(|r| i64::from(*r)).sum::<i64>();
@@ -387,6 +412,7 @@ impl DeviceLearning {
                 parameters: rows.at() + offset,
                 stride: rows.stride(),
                 gradients: Some(Gradients { at: to.at() + offset, weight_decay }),
+                decide: None,
             });
         }
         self.psi_directions(&upper, batch, [batch.losses(0), batch.losses(1)], 0);
@@ -433,6 +459,7 @@ impl DeviceLearning {
             parameters: rows.at(),
             stride: rows.stride(),
             gradients: Some(Gradients { at: to.at(), weight_decay }),
+            decide: None,
         });
     }
 

@@ -10,6 +10,7 @@ mod batches;
 mod bert;
 mod gpu;
 mod kernels;
+mod labels;
 mod learning;
 mod memory;
 mod mlp;
@@ -19,6 +20,7 @@ mod rows;
 mod sticky;
 
 pub use gpu::Gpu;
+pub use labels::{DeviceLabels, DeviceTexts, labels_need};
 pub use learning::{DeviceLearning, Need, Precision, need};
 pub use network::DeviceNetwork;
 pub use rows::{Lent, lent};

@@ -193,6 +193,28 @@ impl DeviceRows {
         values
     }
 
+    /// Some numbers of one row, from this one on.
+    pub fn part(&self, row: usize, from: usize, count: usize) -> Vec<f32> {
+        let mut numbers = vec![0.0; count];
+        if count > 0 {
+            self.memory.read(4 * (self.starts[row] + from), &mut numbers);
+        }
+        numbers
+    }
+
+    /// Writes some numbers of one row.
+    pub fn set_part(&self, row: usize, from: usize, numbers: &[f32]) {
+        self.memory.write(4 * (self.starts[row] + from), numbers);
+    }
+
+    /// Multiplies these columns by a factor of each row.
+    pub fn scale_columns(&self, columns: Range<usize>, factors: &[f32]) {
+        let factors = DeviceMemory::of(self.gpu(), factors);
+        let (a, from, width, stride, count) = self.columns(&columns);
+        let (by, grid) = (factors.at(), (self.gpu().blocks(columns.len(), 256), count as u32));
+        self.gpu().rows_kernel("scale_rows", grid, 256, arguments![a, by, from, width, stride]);
+    }
+
     /// Writes one column.
     pub fn set_column(&self, column: usize, values: &[f32]) {
         let numbers = DeviceMemory::of(self.gpu(), values);
@@ -295,10 +317,7 @@ impl OnDevice<f32> for DeviceRows {
     fn keep_in_ball(&mut self, columns: Range<usize>, radius: f64) {
         let factor = |square: f64| if square.sqrt() > radius { radius / square.sqrt() } else { 1.0 };
         let factors: Vec<f32> = self.square_sums(&columns).into_iter().map(|s| factor(s) as f32).collect();
-        let factors = DeviceMemory::of(self.gpu(), &factors);
-        let (a, from, width, stride, count) = self.columns(&columns);
-        let (by, grid) = (factors.at(), (self.gpu().blocks(columns.len(), 256), count as u32));
-        self.gpu().rows_kernel("scale_rows", grid, 256, arguments![a, by, from, width, stride]);
+        self.scale_columns(columns, &factors);
     }
 
     fn mean(&self, columns: Range<usize>) -> Vec<f64> {

@@ -32,8 +32,9 @@ mod without {
     use dibo::mixing::Sequence;
     use dibo::network::Network;
     use dibo::problem::Bilevel;
-    use dibo::problem::learning::Learning;
+    use dibo::problem::learning::{Labels, Learning};
     use dibo::rows::{Real, Threads};
+    use std::sync::Arc;
 
     /// No GPU engine is built in, so none can be made.
     pub enum Accelerator {}
@@ -62,6 +63,14 @@ mod without {
             match *self {}
         }
 
+        pub(crate) fn labels(
+            &self,
+            _host: Labels<f32>,
+            _algorithm: &dyn AnyAlgorithm,
+        ) -> super::Result<(Arc<Labels<f32>>, Arc<dyn Bilevel<f32>>, String)> {
+            match *self {}
+        }
+
         pub(crate) fn network<T: Real>(
             &self,
             _graphs: Sequence,
@@ -80,9 +89,9 @@ mod with {
     use dibo::mixing::Sequence;
     use dibo::network::Network;
     use dibo::problem::Bilevel;
-    use dibo::problem::learning::Learning;
+    use dibo::problem::learning::{Labels, Learning};
     use dibo::rows::{Real, Threads};
-    use dibo_cuda::{DeviceLearning, DeviceNetwork, Gpu};
+    use dibo_cuda::{DeviceLabels, DeviceLearning, DeviceNetwork, DeviceTexts, Gpu};
     use std::any::Any;
     use std::sync::Arc;
 
@@ -111,17 +120,47 @@ mod with {
             algorithm: &dyn AnyAlgorithm,
             blocks: usize,
         ) -> Result<(Box<dyn Bilevel<f32>>, String)> {
-            self.gpu.health().map_err(anyhow::Error::msg)?;
-            let precision = match self.precision {
+            let need = dibo_cuda::need(&host, self.precision(), self.vectors(algorithm, blocks))
+                .map_err(anyhow::Error::msg)?;
+            self.fits(&need)?;
+            let problem =
+                DeviceLearning::new(&self.gpu, host, self.precision()).map_err(anyhow::Error::msg)?;
+            Ok((Box::new(problem), need.to_string()))
+        }
+
+        /// Puts a model of texts with wrong labels on the GPU, which then tells what models say of rows, too.
+        pub(crate) fn labels(
+            &self,
+            host: Labels<f32>,
+            algorithm: &dyn AnyAlgorithm,
+        ) -> Result<(Arc<Labels<f32>>, Arc<dyn Bilevel<f32>>, String)> {
+            let need = dibo_cuda::labels_need(&host, self.precision(), self.vectors(algorithm, 1))
+                .map_err(anyhow::Error::msg)?;
+            self.fits(&need)?;
+            let texts = DeviceTexts::new(&self.gpu, &host, self.precision()).map_err(anyhow::Error::msg)?;
+            let texts = Arc::new(texts);
+            let host = Arc::new(host.told_by(texts.clone()));
+            Ok((host.clone(), Arc::new(DeviceLabels::new(host, texts)), need.to_string()))
+        }
+
+        fn precision(&self) -> dibo_cuda::Precision {
+            match self.precision {
                 Precision::Tf32 => dibo_cuda::Precision::Tf32,
                 Precision::Bf16 => dibo_cuda::Precision::Bf16,
-            };
+            }
+        }
+
+        /// Vectors of the model's width that an algorithm keeps for each agent.
+        fn vectors(&self, algorithm: &dyn AnyAlgorithm, blocks: usize) -> usize {
             let algorithm: &dyn Algorithm<f32> = algorithm;
             let vectors = algorithm.vectors(blocks);
             // Two more for what has two levels and no penalty: SOBA's differences of gradients.
             let away = if vectors.lower > 0 && algorithm.penalty_steps(0).is_none() { 2 } else { 0 };
-            let all = vectors.lower + vectors.single + away + algorithm.more_on_device();
-            let need = dibo_cuda::need(&host, precision, all).map_err(anyhow::Error::msg)?;
+            vectors.lower + vectors.single + away + algorithm.more_on_device()
+        }
+
+        fn fits(&self, need: &dibo_cuda::Need) -> Result<()> {
+            self.gpu.health().map_err(anyhow::Error::msg)?;
             let (free, _) = self.gpu.memory();
             let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
             ensure!(
@@ -130,8 +169,7 @@ mod with {
                 gib(need.total()),
                 gib(free)
             );
-            let problem = DeviceLearning::new(&self.gpu, host, precision).map_err(anyhow::Error::msg)?;
-            Ok((Box::new(problem), need.to_string()))
+            Ok(())
         }
 
         /// A network whose rows lie on the GPU.

@@ -190,6 +190,13 @@ impl Piece<'_> {
         let (w, bias, count) = (self.parameter(&head.weight), self.parameter(&head.bias), texts as i32);
         let ((c, s0, s), stride) = (self.window(), self.stride());
         self.kernel("pool", (texts, 1), (128, 1), arguments![pooled, x, batch, lengths, c, s0, s]);
+        if let Some(decide) = self.p.decide {
+            let grid = (texts.div_ceil(4), 1);
+            self.kernel("score", grid, (128, 1), arguments![slopes, pooled, w, bias, stride, c, count]);
+            return self.workspace.on_host(slopes, texts * self.of.sizes.classes, |scores| {
+                decide(self.from, self.texts, scores);
+            });
+        }
         self.kernel(
             "head",
             (texts.div_ceil(4), 1),

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use workspace::Workspace;
 
 /// The kernels that are looked for by name.
-pub(crate) const KERNELS: [&str; 19] = [
+pub(crate) const KERNELS: [&str; 20] = [
     "embed",
     "layer_norm",
     "norm_back",
@@ -38,6 +38,7 @@ pub(crate) const KERNELS: [&str; 19] = [
     "softmax_back",
     "pool",
     "head",
+    "score",
     "head_columns",
     "unpool",
     "begin_range",

@@ -154,7 +154,7 @@ pub(super) struct Workspace {
     pub buffers: Buffers,
     pub layers: Vec<LayerTables>,
     pub shared: SharedTables,
-    _activations: DeviceMemory,
+    activations: DeviceMemory,
     _tables: DeviceMemory,
 }
 
@@ -189,7 +189,15 @@ impl Workspace {
             k_back: table.parts(b.wide + part(1), 3 * h),
             v_back: table.parts(b.wide + part(2), 3 * h),
         };
-        Workspace { texts, buffers: b, layers, shared, _activations: activations, _tables: tables }
+        Workspace { texts, buffers: b, layers, shared, activations, _tables: tables }
+    }
+
+    /// Lets the host change some numbers that lie here from this address on.
+    pub fn on_host(&self, at: u64, count: usize, change: impl FnOnce(&mut [f32])) {
+        let (mut numbers, from) = (vec![0.0f32; count], (at - self.activations.at()) as usize);
+        self.activations.read(from, &mut numbers);
+        change(&mut numbers);
+        self.activations.write(from, &numbers);
     }
 }
 

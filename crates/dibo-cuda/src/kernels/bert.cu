@@ -339,6 +339,21 @@ extern "C" __global__ void head(
     }
 }
 
+// Scores alone, for a host that decides what flows back.
+extern "C" __global__ void score(
+    float* scores, const float* pooled, const float* w, const float* bias, big stride, int C, int total
+) {
+    int q = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (q >= total) return;
+    big agent = (q / C) * stride;
+    for (int k = 0; k < CLASSES; k++) {
+        float dot = 0;
+        for (int c = lane; c < H; c += 32) dot += pooled[(big)q * H + c] * w[agent + k * H + c];
+        dot = warp_sum(dot);
+        if (!lane) scores[q * CLASSES + k] = dot + bias[agent + k];
+    }
+}
+
 extern "C" __global__ void head_columns(
     float* g, float* g_bias, const float* slopes, const float* pooled, big stride, int add, int C
 ) {

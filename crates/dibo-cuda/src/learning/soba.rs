@@ -115,6 +115,7 @@ impl DeviceLearning {
             parameters: a.y,
             stride: a.stride,
             gradients: Some(Gradients { at: a.dy, weight_decay: upper.weight_decay() as f32 }),
+            decide: None,
         });
         self.lower_of_tau(&upper, &a);
         Some(())
@@ -178,6 +179,7 @@ impl DeviceLearning {
                 parameters,
                 stride: a.stride,
                 gradients: Some(Gradients { at: to, weight_decay }),
+                decide: None,
             });
         };
         let point = |steps: u64| {

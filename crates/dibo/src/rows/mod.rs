@@ -598,17 +598,16 @@ impl<'a, T: Real> View<'a, T> {
 
     /// The vectors of all owned rows, from wherever they lie.
     pub fn to_vecs(&self) -> Vec<Vec<T>> {
-        let span = |i: usize| self.columns.clone().unwrap_or(0..self.rows.layout.widths()[i]);
-        (0..self.rows.count())
-            .map(|i| match self.rows.device() {
-                Some(device) => {
-                    let mut row = vec![T::ZERO; span(i).len()];
-                    device.read(self.rows.layout.row(i).start + span(i).start, &mut row);
-                    row
-                }
-                None => self.row(i).to_vec(),
-            })
-            .collect()
+        (0..self.rows.count()).map(|i| self.fetched(i).into_owned()).collect()
+    }
+
+    /// The vector of owned row `i`, copied where it lies on a device.
+    pub fn fetched(&self, i: usize) -> Cow<'a, [T]> {
+        let Some(device) = self.rows.device() else { return Cow::Borrowed(self.row(i)) };
+        let span = self.columns.clone().unwrap_or(0..self.rows.layout.widths()[i]);
+        let mut row = vec![T::ZERO; span.len()];
+        device.read(self.rows.layout.row(i).start + span.start, &mut row);
+        Cow::Owned(row)
     }
 
     /// The vector of owned row `i`, in host memory.

@@ -29,8 +29,8 @@ pub(super) fn export(problem: Arc<Labels<f32>>, parts: Sites) -> Export<f32> {
                 save_model(&problem, &parts, w.clone(), folder)?;
             }
             let upper = views.iter().find(|v| v.name == "x").filter(|_| problem.way().is_bilevel());
-            let weights = upper.and_then(|v| problem.weights(*agent, v.row(row)));
-            let decided = upper.map(|v| problem.decided(v.row(row))).unwrap_or_default();
+            let weights = upper.and_then(|v| problem.weights(*agent, &v.fetched(row)));
+            let decided = upper.map(|v| problem.decided(&v.fetched(row))).unwrap_or_default();
             let verdicts = problem.verdicts(*agent, &w, t.as_deref());
             judged.push(Judged { agent: *agent, verdicts, weights, decided, matrix: t });
         }

@@ -412,7 +412,9 @@ impl Kind for LabelsProblem {
     }
 
     fn build(&self, ask: &Ask<'_>) -> Result<Built> {
-        ask.on_host("labels")?;
+        if self.keys.model != "bert" {
+            ask.on_host("labels without model = \"bert\"")?;
+        }
         let parts = match self.keys.has_files() {
             true => self.keys.own_sites(ask, self.agents(ask.folder)?)?,
             false => self.keys.dealt_sites(ask.seed)?,
@@ -430,13 +432,22 @@ impl Kind for LabelsProblem {
             None => problem,
         };
         let data_bytes = problem.bytes() as u64;
-        let problem = Arc::new(problem);
+        let (problem, there, note) = match ask.device {
+            Some(device) => {
+                let (host, there, note) = device.labels(problem, ask.algorithm)?;
+                (host, there, Some(note))
+            }
+            None => {
+                let host = Arc::new(problem);
+                (host.clone(), host.shared(), None)
+            }
+        };
         let picture = export::picture(problem.clone(), &parts);
         let pool = export::pool(parts.sites.clone(), parts.test.clone(), width);
         let warnings = agreed.warnings.clone();
         let export = export::export(problem.clone(), parts);
         let finale = Finale { picture, export: Some(export), pool: Some(pool) };
-        Ok(Built { problem: Numbers::F32(problem.shared(), finale), data_bytes, note: None, warnings })
+        Ok(Built { problem: Numbers::F32(there, finale), data_bytes, note, warnings })
     }
 
     fn is_own(&self) -> bool {

@@ -4,6 +4,7 @@ use super::{Labels, Way};
 use crate::problem::learning::model::{pieces, softmax};
 use crate::problem::{Metric, Values};
 use crate::rows::{Real, View};
+use std::borrow::Cow;
 
 /// What a model says of one given label.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,8 +99,8 @@ pub(super) struct Measured<'a, 'b, T> {
 
 impl<T: Real> Measured<'_, '_, T> {
     /// Those of one row.
-    pub fn row(&self, row: usize) -> (&[T], &[T]) {
-        (self.model.row(row), self.upper.map_or(&[], |u| u.row(row)))
+    pub fn row(&self, row: usize) -> (Cow<'_, [T]>, Cow<'_, [T]>) {
+        (self.model.fetched(row), self.upper.map_or(Cow::Borrowed(&[]), |u| u.fetched(row)))
     }
 }
 
@@ -123,7 +124,8 @@ impl<T: Real> Labels<T> {
     /// The model of one agent: its parameters, and its noise matrix where the way has one.
     pub fn result(&self, views: &[View<'_, T>], row: usize) -> Option<(Vec<T>, Option<Vec<f64>>)> {
         let measured = self.measured(views)?;
-        let (w, t) = self.parts(measured.row(row));
+        let (w, upper) = measured.row(row);
+        let (w, t) = self.parts((&w, &upper));
         Some((w.to_vec(), t))
     }
 

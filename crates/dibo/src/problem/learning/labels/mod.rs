@@ -315,7 +315,7 @@ impl<T: Real> Labels<T> {
         }
         if let Model::Bert(bert) = &net.model {
             bert.check()?;
-            if net.pixels % 2 != 0 || width > bert.positions {
+            if !net.pixels.is_multiple_of(2) || width > bert.positions {
                 let most = bert.positions;
                 return Err(format!("texts of {width} tokens; the model takes {most} at most"));
             }
@@ -880,14 +880,17 @@ impl<T: Real> Bilevel<T> for Labels<T> {
     fn upper(&self) -> Upper {
         let more = usize::from(self.learns_tau());
         let matrix = self.net.classes * self.net.classes + more;
+        // A device wants a BERT to begin at an even address: what fills x up has no say and never moves.
+        let even = matches!(self.net.model, Model::Bert(_)) && !self.learns_regulariser();
+        let shared = |width: usize| Upper::Shared(if even { width.next_multiple_of(16) } else { width });
         match self.way {
-            Way::ClassWeights => Upper::Shared(self.net.classes + more),
+            Way::ClassWeights => shared(self.net.classes + more),
             Way::Trust => Upper::Private(vec![1 + more; self.sites.len()]),
             Way::Tau => Upper::Shared(1),
             Way::TauColumns | Way::TauClasses => Upper::Shared(self.regulariser_count()),
             Way::Weights => Upper::Private(self.sites.iter().map(|s| s.given + more).collect()),
             Way::BilevelOwn | Way::EmOwn => Upper::Private(vec![matrix; self.sites.len()]),
-            _ => Upper::Shared(matrix),
+            _ => shared(matrix),
         }
     }
 
@@ -933,7 +936,7 @@ impl<T: Real> Bilevel<T> for Labels<T> {
         let classes = self.net.classes;
         let mut y = self.begin.clone().unwrap_or_else(|| self.net.start(self.seed));
         let tau = self.learns_tau().then(|| self.choices.tau.ln());
-        let x = match self.way {
+        let mut x = match self.way {
             // Logits of the same number are the same probabilities.
             _ if !self.way.is_bilevel() => Vec::new(),
             Way::Weights => match tau {
@@ -949,6 +952,9 @@ impl<T: Real> Bilevel<T> for Labels<T> {
             }
             _ => vec![vec![0.0; classes * classes].into_iter().chain(tau).collect()],
         };
+        if let (Some(x), Upper::Shared(width)) = (x.first_mut(), self.upper()) {
+            x.resize(width, 0.0);
+        }
         if self.way.has_matrix() && !self.way.is_bilevel() {
             let each = if self.way.counts() { 1.0 / (classes * classes) as f64 } else { 0.0 };
             y.resize(y.len() + classes * classes, each);
@@ -961,9 +967,12 @@ impl<T: Real> Bilevel<T> for Labels<T> {
     }
 
     fn own_sums(&self, agents: &[usize], views: &[View<'_, T>]) -> Result<Option<Vec<Vec<f64>>>> {
-        Ok(self
-            .measured(views)
-            .map(|m| agents.iter().enumerate().map(|(row, agent)| self.sums(*agent, m.row(row))).collect()))
+        let Some(measured) = self.measured(views) else { return Ok(None) };
+        let of = |(row, agent): (usize, &usize)| {
+            let (model, upper) = measured.row(row);
+            self.sums(*agent, (&model, &upper))
+        };
+        Ok(Some(agents.iter().enumerate().map(of).collect()))
     }
 
     fn metrics_of_sums(&self, sums: &[f64]) -> Values {
