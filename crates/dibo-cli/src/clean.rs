@@ -40,7 +40,7 @@ pub struct Options {
     /// Column of the true label, where it is known: it is measured what was found, no method sees it
     #[arg(long, value_name = "COLUMN")]
     truth: Option<String>,
-    /// Column of texts, which the model of --bert turns into numbers
+    /// Column of texts, which the model of --bert turns into numbers, or which `--model bert` reads
     #[arg(long, value_name = "COLUMN", requires = "bert")]
     text: Option<String>,
     /// Folder of a BERT as the Hugging Face hub has it (config.json, model.safetensors, tokenizer.json)
@@ -65,7 +65,8 @@ pub struct Options {
     /// How numbers are scaled: auto, each, common or none
     #[arg(long, default_value = "auto")]
     scale: String,
-    /// linear, or mlp with one hidden layer
+    /// linear, mlp with one hidden layer, or bert: the model of --bert itself is trained on --text, with
+    /// far more computing than numbers that it makes once
     #[arg(long, default_value = "mlp")]
     model: String,
     /// Hidden units
@@ -85,15 +86,17 @@ pub struct Options {
     /// one a class), weights of classes and trust in sites, beside a grid of regularisers
     #[arg(long, conflicts_with = "ways")]
     tune: bool,
-    /// Iterations [default: forty times through a site's rows, between 800 and 6000]
+    /// Iterations [default: forty times through a site's rows, between 800 and 6000; with --model bert five
+    /// times, between 100 and 2000]
     #[arg(long)]
     iterations: Option<usize>,
-    /// Step of the models at the start; it falls to a hundredth [default: by the number of features]
+    /// Step of the models at the start; it falls to a hundredth [default: by the number of features; 0.02
+    /// with --model bert]
     #[arg(long)]
     step: Option<f64>,
-    /// Rows in a site's batch
-    #[arg(long, default_value_t = 32)]
-    batch: usize,
+    /// Rows in a site's batch [default: 32; 8 with --model bert]
+    #[arg(long)]
+    batch: Option<usize>,
     /// Chance of a link between two sites at a step, beside a ring
     #[arg(long, default_value_t = 0.5)]
     links: f64,
@@ -138,7 +141,9 @@ const TUNED: [&str; 10] = [
 /// Cleans.
 pub fn clean(registry: &Registry, mut options: Options) -> Result<ExitCode> {
     if options.tune {
-        options.ways = TUNED.map(String::from).into();
+        // Texts are one column.
+        let tuned = TUNED.iter().filter(|way| !options.trains_bert() || **way != "tau-columns");
+        options.ways = tuned.map(|way| way.to_string()).collect();
     }
     let plan = options.plan()?;
     let text = plan.text(&options.ways, None)?;
@@ -177,10 +182,16 @@ pub fn clean(registry: &Registry, mut options: Options) -> Result<ExitCode> {
     })?;
     if !told.is_empty() {
         let folder = out.display();
+        let (files, flags) = match (&options.text, &options.bert) {
+            (Some(text), Some(bert)) if options.trains_bert() => (
+                " holds the model, which has no ONNX,",
+                format!(" --text '{text}' --bert {}", bert.display()),
+            ),
+            _ => (" and model.onnx hold the model", String::new()),
+        };
         told += &format!(
-            "{folder}/labels.csv lists all rows, the most suspicious first; {folder}/model.safetensors and \
-            model.onnx hold the model (`dibo predict {folder} FILE` uses it); {folder}/taken has what the \
-            other ways found.\n"
+            "{folder}/labels.csv lists all rows, the most suspicious first; \
+            {folder}/model.safetensors{files} (`dibo predict {folder} FILE{flags}` uses it); {folder}/taken has what the other ways found.\n"
         );
         say!("{}", fold(told.trim_end()));
     }
@@ -239,13 +250,27 @@ fn text(path: &Path) -> Result<String> {
 }
 
 impl Options {
+    fn trains_bert(&self) -> bool {
+        self.model == "bert"
+    }
+
+    /// Rows in a batch: a text takes as long as thousands of rows of a table.
+    fn batch(&self) -> usize {
+        self.batch.unwrap_or(if self.trains_bert() { 8 } else { 32 })
+    }
+
+    /// The regulariser: what a BERT learned before is not to be forgotten.
+    fn tau(&self) -> f64 {
+        if self.trains_bert() { 1e-4 } else { 0.003 }
+    }
+
     /// Refuses numbers and words that mean nothing, by the names of their flags: nobody has seen the
     /// experiment that is made of them.
     fn check_flags(&self) -> Result<()> {
         let iterations = self.iterations.unwrap_or(1);
         let numbers = [
             ("--iterations", iterations, 1, MOST),
-            ("--batch", self.batch, 1, MOST),
+            ("--batch", self.batch(), 1, MOST),
             ("--hidden", self.hidden, 1, MOST_HIDDEN),
             ("--tokens", self.tokens, 1, MOST),
             ("--categories", self.categories, 0, MOST),
@@ -258,12 +283,14 @@ impl Options {
         ensure!(self.seed <= most, "--seed is {}; it must be {most} or less", self.seed);
         ensure!((0.0..=1.0).contains(&self.links), "--links is {}; it must lie in [0, 1]", self.links);
         let words = [
-            ("--model", &self.model, &["linear", "mlp"][..]),
+            ("--model", &self.model, &["linear", "mlp", "bert"][..]),
             ("--scale", &self.scale, &["auto", "each", "common", "none"]),
         ];
         for (flag, word, known) in words {
             ensure!(known.contains(&word.as_str()), "{flag} is '{word}'; known are {}", known.join(", "));
         }
+        let how = "--text COLUMN names their column, --bert FOLDER the pretrained model";
+        ensure!(!self.trains_bert() || self.text.is_some(), "--model bert reads texts: {how}");
         Ok(())
     }
 
@@ -348,13 +375,19 @@ impl Options {
         put("scale", self.scale.as_str().into());
         put("model", self.model.as_str().into());
         put("hidden", (self.hidden as i64).into());
-        put("batch", (self.batch as i64).into());
-        put("tau", 0.003.into());
+        put("batch", (self.batch() as i64).into());
+        if self.trains_bert() {
+            put("checked_batch", (self.batch() as i64).into());
+        }
+        put("tau", self.tau().into());
         put("held", HELD.into());
         let Shape { rows, width, held } = self.shape(image_size)?;
-        let iterations = self.iterations.unwrap_or((40 * rows).div_ceil(self.batch).clamp(800, 6000));
+        // A pretrained model knows most of what it needs, and each iteration of it is long.
+        let (times, least, most) = if self.trains_bert() { (5, 100, 2000) } else { (40, 800, 6000) };
+        let iterations = self.iterations.unwrap_or((times * rows).div_ceil(self.batch()).clamp(least, most));
         put("warm", ((iterations / 8) as i64).into());
-        let step = self.step.unwrap_or((1.7 / (width.max(1) as f64).sqrt()).clamp(0.02, 0.2));
+        let by_width = (1.7 / (width.max(1) as f64).sqrt()).clamp(0.02, 0.2);
+        let step = self.step.unwrap_or(if self.trains_bert() { BERT_STEP } else { by_width });
         ensure!(step > 0.0 && step.is_finite(), "--step is {step}; it must be above 0");
         let graph = Table::from_iter([
             ("kind".to_string(), Value::from("cycle")),
@@ -390,16 +423,14 @@ impl Options {
             clean: self.clean.clone(),
             truth: self.truth.clone(),
             text: self.text.clone(),
-            features: match self.features.is_empty() {
-                true => Columns::All,
-                false => Columns::Some(self.features.clone()),
-            },
+            features: Columns::named(&self.features, self.text.as_deref()),
             words: self.words.clone(),
             image_size,
             most_categories: self.categories,
         };
         let began = std::time::Instant::now();
-        let bert = self.bert.clone().map(|folder| Bert { folder, tokens: self.tokens });
+        let trained = self.trains_bert();
+        let bert = self.bert.clone().map(|folder| Bert { folder, tokens: self.tokens, trained });
         let sites =
             sites::read(&Files { rows: self.files.clone(), checked: self.checked.clone(), bert }, &roles)?;
         let most = |of: fn(&sites::Own) -> usize| sites.iter().map(of).max().unwrap_or(1);
@@ -421,6 +452,9 @@ const MOST: usize = 1_000_000_000;
 
 /// The most hidden units.
 const MOST_HIDDEN: usize = 1 << 20;
+
+/// A BERT's step: far larger ones forget what it learned before.
+const BERT_STEP: f64 = 0.02;
 
 /// The part of the checked rows that no training sees.
 const HELD: f64 = 0.2;

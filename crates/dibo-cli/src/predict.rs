@@ -1,8 +1,8 @@
 //! `predict`: the classes of a file's rows by a saved model.
-use anyhow::{Context, Result, bail};
-use dibo_learn::{Choice, Encoded, Ids, Roles, SavedModel};
-use dibo_run::say;
+use anyhow::{Context, Result, bail, ensure};
+use dibo_learn::{Choice, Encoded, Ids, Roles, SavedModel, Shape};
 use dibo_run::sites::{self, Bert};
+use dibo_run::{saved, say};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -19,15 +19,15 @@ pub struct Options {
     /// Width and height that images are scaled to, such as 32x32
     #[arg(long, value_name = "WxH")]
     image_size: Option<String>,
-    /// Column of texts, which the model of --bert turns into numbers
+    /// Column of texts, which the model of --bert turns into numbers, or whose tokenizer a trained BERT needs
     #[arg(long, value_name = "COLUMN", requires = "bert")]
     text: Option<String>,
     /// Folder of a BERT as the Hugging Face hub has it
     #[arg(long, value_name = "FOLDER", requires = "text")]
     bert: Option<PathBuf>,
-    /// Tokens after which texts are cut
-    #[arg(long, default_value_t = 128)]
-    tokens: usize,
+    /// Tokens after which texts are cut [default: those of a trained BERT, else 128]
+    #[arg(long)]
+    tokens: Option<usize>,
     /// Where to write [default: standard output]
     #[arg(long)]
     out: Option<PathBuf>,
@@ -42,6 +42,25 @@ fn refuse_over(options: &Options) -> Result<()> {
         bail!("--out is {}, which is read; give another file", file.display());
     }
     Ok(())
+}
+
+/// What becomes of texts: a model that is a BERT itself takes their tokens, and as many as it was trained
+/// with.
+fn texts(options: &Options, model: &SavedModel) -> Result<Option<Bert>> {
+    let trained = matches!(model.shape, Shape::Bert(_));
+    let Some(folder) = options.bert.clone() else {
+        let how = "--text COLUMN names their column, --bert FOLDER the folder with its tokenizer.json";
+        ensure!(!trained, "{}: the model is a BERT, which reads texts; {how}", options.model.display());
+        return Ok(None);
+    };
+    if !trained {
+        return Ok(Some(Bert { folder, tokens: options.tokens.unwrap_or(128), trained }));
+    }
+    sites::same_tokens(model, &folder)?;
+    let tokens = model.encoding.width();
+    let asked = options.tokens.unwrap_or(tokens);
+    ensure!(asked == tokens, "--tokens is {asked}; the model was trained with texts of {tokens}");
+    Ok(Some(Bert { folder, tokens, trained }))
 }
 
 /// Predicts.
@@ -65,9 +84,8 @@ pub fn predict(options: Options) -> Result<ExitCode> {
         most_categories: 10_000 + model.encoding.columns.iter().map(words).sum::<usize>(),
         ..Roles::default()
     };
-    let bert = options.bert.clone().map(|folder| Bert { folder, tokens: options.tokens });
-    let samples = sites::samples(&options.file, &roles, bert.as_ref())?;
-    let predictions = model.predict(&samples)?;
+    let samples = sites::samples(&options.file, &roles, texts(&options, &model)?.as_ref())?;
+    let predictions = saved::predict(&model, &samples)?;
     let out: Box<dyn std::io::Write> = match &options.out {
         Some(file) => {
             let what = || format!("cannot write {}", file.display());

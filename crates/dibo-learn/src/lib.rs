@@ -6,7 +6,7 @@ pub mod model;
 pub mod read;
 pub mod samples;
 
-pub use model::{Prediction, SavedModel, Shape};
+pub use model::{Bert, Pooling, Prediction, SavedModel, Shape};
 pub use read::read;
 pub use samples::{
     Choice, Encoded, Encoding, Feature, Ids, Image, ReadError, Roles, Samples, Words, as_pixels, pixels,

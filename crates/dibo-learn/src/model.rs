@@ -1,4 +1,5 @@
 //! Trained classifiers: their predictions, and the files in which users take them home.
+mod bert;
 mod onnx;
 mod store;
 #[cfg(test)]
@@ -7,6 +8,7 @@ mod tests;
 use crate::samples::{Encoded, Encoding, ReadError, Samples};
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use bert::{Bert, Pooling};
 pub(crate) use store::{Tensor, bytes};
 
 /// Rows that are encoded at a time.
@@ -16,7 +18,7 @@ const ROWS: usize = 1024;
 const NUMBERS: usize = 1 << 22;
 
 /// What a classifier computes from its inputs; the softmax of it are the probabilities.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
     /// A linear map.
     Linear {
@@ -28,6 +30,8 @@ pub enum Shape {
         /// Hidden units.
         hidden: usize,
     },
+    /// A BERT with a linear head; its inputs are numbers of tokens, with zeros behind the last one.
+    Bert(Bert),
 }
 
 impl Shape {
@@ -39,6 +43,7 @@ impl Shape {
                 let first = inputs.checked_add(1)?.checked_mul(*hidden)?;
                 first.checked_add(hidden.checked_add(1)?.checked_mul(classes)?)
             }
+            Shape::Bert(bert) => bert.weights(classes),
         }
     }
 }
@@ -49,7 +54,9 @@ impl Shape {
 ///
 /// - linear: class by class the weights of the inputs, then the bias, if there is one;
 /// - MLP: input by input the weights to the hidden units, then the hidden biases ((d + 1) × hidden); then
-///   class by class the weights of the hidden units and the bias (C × (hidden + 1)).
+///   class by class the weights of the hidden units and the bias (C × (hidden + 1));
+/// - BERT: its [tensors](Bert::tensors) one after the other, then class by class the head's weights, then its
+///   biases, and zeros up to a multiple of 16.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SavedModel {
     /// The classifier.
@@ -108,6 +115,13 @@ impl SavedModel {
         if self.shape == (Shape::Mlp { hidden: 0 }) {
             return Err("a hidden layer of 0 units; at least one is needed".into());
         }
+        if let Shape::Bert(bert) = &self.shape {
+            bert.check()?;
+            let (tokens, most) = (self.encoding.width(), bert.positions);
+            if tokens > most {
+                return Err(format!("texts of {tokens} tokens; the BERT takes {most} at most"));
+            }
+        }
         for column in &self.encoding.columns {
             let Encoded::Numbers { name, mean, factor } = column else { continue };
             if mean.len() != factor.len() {
@@ -126,7 +140,8 @@ impl SavedModel {
         Ok(())
     }
 
-    /// Scores of encoded rows, one number a class, row by row.
+    /// Scores of encoded rows, one number a class, row by row. Those of a BERT are no numbers: whoever has
+    /// one makes them, see [`predict_by`](Self::predict_by).
     ///
     /// # Panics
     ///
@@ -143,6 +158,7 @@ impl SavedModel {
                     affine(&relu_layer(rows, d, first, hidden), hidden, second, true, &mut out);
                 }
             }
+            Shape::Bert(_) => out.resize(rows.len() / d * classes, f32::NAN),
         }
         out
     }
@@ -161,13 +177,26 @@ impl SavedModel {
     /// The most probable class of each row. Columns are found by name; a file may have more than the model
     /// needs.
     pub fn predict(&self, samples: &Samples) -> Result<Vec<Prediction>, ReadError> {
+        if matches!(self.shape, Shape::Bert(_)) {
+            let what = "the model is a BERT, which needs a program that computes one: `dibo predict` is one";
+            return Err(ReadError::new(&samples.file, what));
+        }
+        self.predict_by(samples, |rows| self.scores(rows))
+    }
+
+    /// The same with scores of encoded rows from elsewhere, such as those of a BERT.
+    pub fn predict_by(
+        &self,
+        samples: &Samples,
+        mut scores: impl FnMut(&[f32]) -> Vec<f32>,
+    ) -> Result<Vec<Prediction>, ReadError> {
         let unusable = |what| ReadError::new(&samples.file, format!("the model cannot be used: {what}"));
         self.check().map_err(unusable)?;
         let piece = (NUMBERS / self.encoding.width()).clamp(1, ROWS);
         let mut out = Vec::with_capacity(samples.rows);
         for start in (0..samples.rows).step_by(piece) {
             let encoded = self.encoding.apply(samples, start..samples.rows.min(start + piece))?;
-            for row in self.scores(&encoded).chunks_exact_mut(self.classes.len()) {
+            for row in scores(&encoded).chunks_exact_mut(self.classes.len()) {
                 if row.iter().any(|score| !score.is_finite()) {
                     let what =
                         "numbers too large for the model; finite ones near its training data are right";

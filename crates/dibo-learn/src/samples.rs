@@ -61,6 +61,14 @@ pub enum Choice {
     Some(Vec<String>),
 }
 
+impl Choice {
+    /// Those that are named, or all if none is. The column of texts is one already, so it alone is no other.
+    pub fn named(names: &[String], text: Option<&str>) -> Self {
+        let others = names.iter().filter(|name| Some(name.as_str()) != text);
+        if names.is_empty() { Choice::All } else { Choice::Some(others.cloned().collect()) }
+    }
+}
+
 /// What the columns of a file mean.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -94,16 +94,35 @@ pub fn model_files(folder: &Path) -> Vec<PathBuf> {
     ["config.json", "model.safetensors", "tokenizer.json"].map(|f| folder.join(f)).into()
 }
 
-/// The sizes of a model in the data folder.
+/// The sizes of the model in a folder.
 #[cfg(feature = "bert")]
-pub fn bert(model: &str, pool: Pool) -> Result<Bert> {
-    crate::texts::sizes(&folder().join(model), pool)
+pub fn bert(folder: &Path, pool: Pool) -> Result<Bert> {
+    crate::texts::sizes(folder, pool)
 }
 
 /// Its weights, put into a row of parameters.
 #[cfg(feature = "bert")]
-pub fn pretrained(model: &str, bert: &Bert, classes: usize, row: &mut [f64]) -> Result<()> {
-    crate::texts::pretrained(&folder().join(model), bert, classes, row)
+pub fn pretrained(folder: &Path, bert: &Bert, row: &mut [f64]) -> Result<()> {
+    crate::texts::pretrained(folder, bert, row)
+}
+
+/// What tells its tokenizer from others.
+pub fn tokenizer(folder: &Path) -> Result<String> {
+    let path = folder.join("tokenizer.json");
+    let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(blake3::hash(&bytes).to_hex()[..16].to_string())
+}
+
+/// The token numbers of texts, `length` a text.
+#[cfg(feature = "bert")]
+pub fn tokens(folder: &Path, texts: &[String], length: usize) -> Result<Vec<f32>> {
+    crate::texts::numbers(folder, texts, length)
+}
+
+/// Says how to get a dibo that reads texts.
+#[cfg(not(feature = "bert"))]
+pub fn tokens(_folder: &Path, _texts: &[String], _length: usize) -> Result<Vec<f32>> {
+    bail!(NO_TEXTS)
 }
 
 /// What a model makes of texts, cut after `length` tokens: numbers a text, and those of all texts.
@@ -130,13 +149,13 @@ pub fn texts(_name: &str, _model: &str, _length: usize) -> Result<Pair> {
 
 /// Says how to get a dibo that reads texts.
 #[cfg(not(feature = "bert"))]
-pub fn bert(_model: &str, _pool: Pool) -> Result<Bert> {
+pub fn bert(_folder: &Path, _pool: Pool) -> Result<Bert> {
     bail!(NO_TEXTS)
 }
 
 /// Says how to get a dibo that reads texts.
 #[cfg(not(feature = "bert"))]
-pub fn pretrained(_model: &str, _bert: &Bert, _classes: usize, _row: &mut [f64]) -> Result<()> {
+pub fn pretrained(_folder: &Path, _bert: &Bert, _row: &mut [f64]) -> Result<()> {
     bail!(NO_TEXTS)
 }
 

@@ -27,6 +27,7 @@ pub mod problems;
 pub mod progress;
 pub mod registry;
 pub mod runner;
+pub mod saved;
 pub mod section;
 pub mod setting;
 pub mod sites;

@@ -5,7 +5,9 @@ use dibo::agreement::Agreement;
 use dibo::problem::learning::Site;
 use dibo::problem::learning::labels::Totals;
 use dibo::rng::{Purpose, stream};
-use dibo_learn::{Choice, Encoded, Encoding, Feature, Ids, Image, Roles, Samples, Words, as_pixels, pixels};
+use dibo_learn::{
+    Choice, Encoded, Encoding, Feature, Ids, Image, Roles, Samples, SavedModel, Words, as_pixels, pixels,
+};
 use rand::seq::SliceRandom;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,13 +41,15 @@ pub struct Files {
     pub bert: Option<Bert>,
 }
 
-/// A folder as the Hugging Face hub has it, and after how many tokens texts are cut.
+/// A folder as the Hugging Face hub has it, after how many tokens texts are cut, and what is made of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bert {
     /// The folder.
     pub folder: PathBuf,
     /// Tokens.
     pub tokens: usize,
+    /// It is trained itself, so rows are token numbers; else rows are what it makes of them as it is.
+    pub trained: bool,
 }
 
 /// One agent's rows before anything is agreed on.
@@ -129,11 +133,42 @@ pub fn samples(file: &Path, roles: &Roles, bert: Option<&Bert>) -> Result<Sample
         let bert = bert.with_context(|| {
             format!("column '{name}' has texts: --bert FOLDER (bert = \"FOLDER\") names a language model")
         })?;
-        let (width, values) = crate::data::embeddings(&bert.folder, &texts, bert.tokens)?;
+        let (width, values) = match bert.trained {
+            false => crate::data::embeddings(&bert.folder, &texts, bert.tokens)?,
+            true => {
+                text_alone(&samples, name)?;
+                (bert.tokens, crate::data::tokens(&bert.folder, &texts, bert.tokens)?)
+            }
+        };
         samples.features.push(Feature::Numbers { name: name.clone(), width, values });
     }
     Ok(samples)
 }
+
+/// Refuses other features: a BERT that is trained reads texts alone.
+fn text_alone(samples: &Samples, text: &str) -> Result<()> {
+    let Some(other) = samples.features.first() else { return Ok(()) };
+    bail!(
+        "{}: column '{}' is a feature beside the texts, but a BERT that is trained reads these alone; \
+        --features '{text}' (features = [\"{text}\"]) leaves all others out",
+        samples.file.display(),
+        other.name()
+    )
+}
+
+/// Refuses a folder whose tokens are others than those that a BERT was trained with.
+pub fn same_tokens(model: &SavedModel, folder: &Path) -> Result<()> {
+    let (known, own) = (model.about.get(TOKENIZER), crate::data::tokenizer(folder)?);
+    ensure!(
+        known.is_none_or(|known| *known == own),
+        "{}: its tokenizer.json is another one than the model was trained with; give the folder of then",
+        folder.display()
+    );
+    Ok(())
+}
+
+/// What a saved BERT calls its tokenizer's digest.
+pub const TOKENIZER: &str = "tokenizer";
 
 /// Reads a file once in the life of this process.
 fn load(file: &Path, roles: &Roles, bert: Option<&Bert>) -> Result<Arc<Samples>> {
@@ -562,10 +597,12 @@ fn some(list: &[String], between: &str) -> String {
     list[..list.len().min(SHOWN)].join(between) + &more
 }
 
-/// What all agents agree on, for each agent that is here.
+/// What all agents agree on, for each agent that is here. A mean of token numbers says nothing: those of the
+/// column `tokens` stay as they are, and no sum of them leaves a site.
 pub fn agree(
     own: &[Own],
     scale: Scale,
+    tokens: Option<&str>,
     held: f64,
     most_categories: usize,
     agreement: &mut Agreement<'_>,
@@ -583,7 +620,8 @@ pub fn agree(
     );
     let spelled = spellings(&classes, &by_file(&profiles, own))?;
     let warnings: Vec<String> = unchecked(&profiles).into_iter().chain(spelled).collect();
-    let numbers: Vec<&Column> = columns.iter().filter(|c| c.width > 0).collect();
+    let is_scaled = |c: &&Column| c.width > 0 && tokens != Some(&c.name);
+    let numbers: Vec<&Column> = columns.iter().filter(is_scaled).collect();
     // First how many values there are and their sums, then the squares around the means.
     let first = own.iter().map(|o| -> Result<Vec<f64>> {
         let mut sums = vec![o.given.rows.len() as f64, o.trained(held) as f64];
@@ -617,7 +655,7 @@ pub fn agree(
     let squares = agreement.sums(&second.collect::<Result<Vec<_>>>()?)?;
     let agreed = sums.iter().zip(&squares).zip(means).map(|((sums, squares), means)| Agreed {
         classes: classes.clone(),
-        encoding: encoding(&columns, scale, &sums[2..], squares, means),
+        encoding: encoding(&columns, scale, tokens, &sums[2..], squares, means),
         given: sums[0].round(),
         checked: sums[1].round(),
         warnings: warnings.clone(),
@@ -671,6 +709,7 @@ fn means(columns: &[&Column], scale: Scale, mut sums: &[f64]) -> Vec<Vec<f64>> {
 fn encoding(
     columns: &[Column],
     scale: Scale,
+    tokens: Option<&str>,
     mut sums: &[f64],
     mut squares: &[f64],
     means: Vec<Vec<f64>>,
@@ -681,6 +720,11 @@ fn encoding(
         let name = column.name.clone();
         if column.width == 0 {
             encoded.push(Encoded::OneHot { name, words: column.words.iter().cloned().collect() });
+            continue;
+        }
+        if tokens == Some(&name) {
+            let (mean, factor) = (vec![0.0; column.width], vec![1.0; column.width]);
+            encoded.push(Encoded::Numbers { name, mean, factor });
             continue;
         }
         let (own, rest) = sums.split_at(2 * column.width);

@@ -2,7 +2,7 @@
 //! models as the Hugging Face hub has them (config.json, model.safetensors, tokenizer.json in one folder).
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use dibo::data::Dataset;
-use dibo::problem::learning::bert::{Bert, LinearAt, Pool};
+use dibo::problem::learning::bert::{Bert, Pool};
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 use std::path::Path;
@@ -70,7 +70,7 @@ pub fn sizes(folder: &Path, pool: Pool) -> Result<Bert> {
 }
 
 /// Puts a model's pretrained weights into a row of parameters; the head keeps what is there.
-pub fn pretrained(folder: &Path, bert: &Bert, classes: usize, row: &mut [f64]) -> Result<()> {
+pub fn pretrained(folder: &Path, bert: &Bert, row: &mut [f64]) -> Result<()> {
     let path = folder.join("model.safetensors");
     let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|e| anyhow!("{}: {e}", path.display()))?;
@@ -114,30 +114,11 @@ pub fn pretrained(folder: &Path, bert: &Bert, classes: usize, row: &mut [f64]) -
         }
         Ok(())
     };
-    let places = bert.places(classes);
-    put("embeddings.word_embeddings.weight".into(), places.words)?;
-    put("embeddings.position_embeddings.weight".into(), places.positions)?;
-    put("embeddings.token_type_embeddings.weight".into(), places.types)?;
-    put("embeddings.LayerNorm.weight".into(), places.norm.scale)?;
-    put("embeddings.LayerNorm.bias".into(), places.norm.shift)?;
-    let h = bert.hidden;
-    for (l, at) in places.layers.into_iter().enumerate() {
-        let name = |part: &str| format!("encoder.layer.{l}.{part}");
-        for (i, part) in ["query", "key", "value"].into_iter().enumerate() {
-            let (w, b) = (at.qkv.weight.start + i * h * h, at.qkv.bias.start + i * h);
-            put(name(&format!("attention.self.{part}.weight")), w..w + h * h)?;
-            put(name(&format!("attention.self.{part}.bias")), b..b + h)?;
-        }
-        for (part, LinearAt { weight, bias }) in
-            [("attention.output.dense", at.mixed), ("intermediate.dense", at.up), ("output.dense", at.down)]
-        {
-            put(name(&format!("{part}.weight")), weight)?;
-            put(name(&format!("{part}.bias")), bias)?;
-        }
-        for (part, norm) in [("attention.output.LayerNorm", at.norm1), ("output.LayerNorm", at.norm2)] {
-            put(name(&format!("{part}.weight")), norm.scale)?;
-            put(name(&format!("{part}.bias")), norm.shift)?;
-        }
+    let mut end = 0;
+    for (name, shape) in crate::saved::sizes(bert).tensors() {
+        let start = end;
+        end += shape.iter().product::<usize>();
+        put(name, start..end)?;
     }
     Ok(())
 }
@@ -212,24 +193,41 @@ fn unpack(bytes: &[u8], length: usize) -> Result<(Dataset, Dataset)> {
     Ok((part()?, part()?))
 }
 
-/// What the pretrained model of a folder makes of texts, cut after `length` tokens: numbers a text, and those
-/// of all texts. On all cores.
-pub fn embeddings(folder: &Path, texts: &[String], length: usize) -> Result<(usize, Vec<f32>)> {
-    let bert = sizes(folder, Pool::Mean)?;
+/// The token numbers of texts by the tokenizer of a folder, two bytes each, `length` a text.
+fn own_tokens(folder: &Path, bert: &Bert, texts: &[String], length: usize) -> Result<Vec<u8>> {
     ensure!(
         (3..=bert.positions).contains(&length),
         "texts are cut after {length} tokens; {} takes between 3 and {}",
         folder.display(),
         bert.positions
     );
-    let mut weights = vec![0.0; bert.places(1).width];
-    pretrained(folder, &bert, 1, &mut weights)?;
-    let weights: Vec<f32> = weights.iter().map(|w| *w as f32).collect();
     let path = folder.join("tokenizer.json");
     let what = || format!("cannot read {}", path.display());
     let tokenizer = std::fs::read(&path).with_context(what)?;
     let texts: Vec<Review> = texts.iter().map(|t| (t.clone(), 0)).collect();
-    let bytes = tokens(&tokenizer, &texts, length).with_context(|| path.display().to_string())?;
+    tokens(&tokenizer, &texts, length).with_context(|| path.display().to_string())
+}
+
+/// The token numbers of texts for a BERT that is trained itself, `length` a text.
+pub fn numbers(folder: &Path, texts: &[String], length: usize) -> Result<Vec<f32>> {
+    let bert = sizes(folder, Pool::Mean)?;
+    let bytes = own_tokens(folder, &bert, texts, length)?;
+    let numbers: Vec<f32> = bytes.as_chunks().0.iter().map(|b| f32::from(u16::from_le_bytes(*b))).collect();
+    if let Some(beyond) = numbers.iter().find(|n| **n >= bert.vocabulary as f32) {
+        let (known, folder) = (bert.vocabulary, folder.display());
+        bail!("{folder}: tokenizer.json gives token {beyond}, but config.json has {known} tokens");
+    }
+    Ok(numbers)
+}
+
+/// What the pretrained model of a folder makes of texts, cut after `length` tokens: numbers a text, and those
+/// of all texts. On all cores.
+pub fn embeddings(folder: &Path, texts: &[String], length: usize) -> Result<(usize, Vec<f32>)> {
+    let bert = sizes(folder, Pool::Mean)?;
+    let bytes = own_tokens(folder, &bert, texts, length)?;
+    let mut weights = vec![0.0; bert.places(1).width];
+    pretrained(folder, &bert, &mut weights)?;
+    let weights: Vec<f32> = weights.iter().map(|w| *w as f32).collect();
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let part = 2 * length * texts.len().div_ceil(cores).max(1);
     let parts = std::thread::scope(|scope| {

@@ -190,7 +190,7 @@ fn graph(model: &SavedModel, raw: bool) -> Graph {
         "encoded"
     };
     let tensors = model.tensors();
-    let names: Vec<&str> = tensors.iter().map(|t| t.name).collect();
+    let names: Vec<&str> = tensors.iter().map(|t| t.name.as_str()).collect();
     match (model.shape, names.as_slice()) {
         (Shape::Mlp { .. }, [weights, biases, second, last]) => {
             graph.node.push(layer([input, weights, biases], "hidden.sum"));
@@ -268,7 +268,7 @@ fn constant(tensor: &Tensor) -> Constant {
     Constant {
         dims: tensor.shape.iter().map(|n| *n as i64).collect(),
         data_type: FLOAT,
-        name: tensor.name.into(),
+        name: tensor.name.clone(),
         raw_data: bytes(&tensor.values),
     }
 }

@@ -1,7 +1,7 @@
 //! The files of a model: `model.safetensors` holds it whole, `model.json` says the same without the weights
 //! for people and other programs, `model.onnx` runs anywhere.
 use super::onnx;
-use super::{SavedModel, Shape};
+use super::{Bert, SavedModel, Shape};
 use crate::samples::{Encoding, ReadError};
 use safetensors::tensor::{Dtype, Metadata, TensorView};
 use serde::{Deserialize, Serialize};
@@ -52,24 +52,27 @@ struct Head {
 enum Architecture {
     Linear { bias: bool },
     Mlp { hidden: usize, activation: Activation },
+    Bert { tokens: usize, activation: Activation, sizes: Bert },
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Activation {
     Relu,
+    /// By the error function, not one of its approximations.
+    Gelu,
 }
 
 /// Numbers by the name and in the order that PyTorch's `nn.Linear` gives them: weights are outputs × inputs.
 pub(crate) struct Tensor {
-    pub name: &'static str,
+    pub name: String,
     pub shape: Vec<usize>,
     pub values: Vec<f32>,
 }
 
 impl SavedModel {
     /// Writes `model.safetensors`, `model.json` and `model.onnx` into a folder, which is made if it is
-    /// missing; older files of these names are replaced, each at once.
+    /// missing; older files of these names are replaced, each at once. A BERT has no `model.onnx`.
     ///
     /// A model that is too large for ONNX gives an error, but is saved in the other two files.
     pub fn save(&self, folder: &Path) -> Result<(), ReadError> {
@@ -85,7 +88,8 @@ impl SavedModel {
         let pretty = serde_json::to_string_pretty(&description).map_err(json)? + "\n";
         let path = |name| folder.join(name);
         let tensors = pack(self, compact.clone()).map_err(|what| wrong(&path(TENSORS), what))?;
-        let onnx = onnx::encode(self, compact, onnx_most);
+        let is_bert = matches!(self.shape, Shape::Bert(_));
+        let onnx = if is_bert { None } else { onnx::encode(self, compact, onnx_most) };
 
         let failed = |path: &Path, e| wrong(path, format!("cannot be written: {e}"));
         std::fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
@@ -94,7 +98,7 @@ impl SavedModel {
         for (path, content) in contents.map(|(name, content)| (path(name), content)) {
             staged.push(Staged::new(path.clone(), content).map_err(|e| failed(&path, e))?);
         }
-        let whole = staged.iter().all(|file| file.temporary.is_some());
+        let whole = is_bert || staged.iter().all(|file| file.temporary.is_some());
         for mut file in staged {
             file.publish().map_err(|e| failed(&file.path, e))?;
         }
@@ -138,6 +142,7 @@ impl SavedModel {
                 all.extend(split(second, hidden));
                 all
             }
+            Shape::Bert(bert) => in_turn(w, &bert.with_head(self.classes.len())),
         };
         let layout = layout(self.shape, d, self.classes.len());
         layout.into_iter().zip(values).map(|((name, shape), values)| Tensor { name, shape, values }).collect()
@@ -145,8 +150,9 @@ impl SavedModel {
 }
 
 /// Names and shapes of the tensors.
-fn layout(shape: Shape, d: usize, classes: usize) -> Vec<(&'static str, Vec<usize>)> {
-    match shape {
+fn layout(shape: Shape, d: usize, classes: usize) -> Vec<(String, Vec<usize>)> {
+    let few = match shape {
+        Shape::Bert(bert) => return bert.with_head(classes),
         Shape::Linear { bias: false } => vec![("linear.weight", vec![classes, d])],
         Shape::Linear { bias: true } => {
             vec![("linear.weight", vec![classes, d]), ("linear.bias", vec![classes])]
@@ -157,7 +163,18 @@ fn layout(shape: Shape, d: usize, classes: usize) -> Vec<(&'static str, Vec<usiz
             ("output.weight", vec![classes, hidden]),
             ("output.bias", vec![classes]),
         ],
-    }
+    };
+    few.into_iter().map(|(name, shape)| (name.to_string(), shape)).collect()
+}
+
+/// Weights that lie in the order of their tensors.
+fn in_turn(mut weights: &[f32], layout: &[(String, Vec<usize>)]) -> Vec<Vec<f32>> {
+    let mut next = |numbers: usize| {
+        let (own, rest) = weights.split_at(numbers);
+        weights = rest;
+        own.to_vec()
+    };
+    layout.iter().map(|(_, shape)| next(shape.iter().product())).collect()
 }
 
 /// Rows of weights and a bias, as the weights of all rows and all biases.
@@ -185,6 +202,11 @@ fn weights(shape: Shape, d: usize, tensors: &[Vec<f32>]) -> Vec<f32> {
             let first = transposed(first, d).into_iter().chain(biases.iter().copied());
             first.chain(joined(second, last)).collect()
         }
+        (Shape::Bert(_), _) => {
+            let mut all = tensors.concat();
+            all.resize(all.len().next_multiple_of(16), 0.0);
+            all
+        }
         _ => tensors.concat(),
     }
 }
@@ -197,6 +219,10 @@ impl Description {
             architecture: match model.shape {
                 Shape::Linear { bias } => Architecture::Linear { bias },
                 Shape::Mlp { hidden } => Architecture::Mlp { hidden, activation: Activation::Relu },
+                Shape::Bert(sizes) => {
+                    let tokens = model.encoding.width();
+                    Architecture::Bert { tokens, activation: Activation::Gelu, sizes }
+                }
             },
             inputs: model.encoding.width(),
             classes: model.classes.clone(),
@@ -211,6 +237,7 @@ impl Description {
             shape: match self.architecture {
                 Architecture::Linear { bias } => Shape::Linear { bias },
                 Architecture::Mlp { hidden, .. } => Shape::Mlp { hidden },
+                Architecture::Bert { sizes, .. } => Shape::Bert(sizes),
             },
             encoding: self.encoding,
             classes: self.classes,
@@ -240,10 +267,10 @@ impl Description {
 
 /// The content of a file of tensors.
 fn pack(model: &SavedModel, description: String) -> Result<Vec<u8>, String> {
-    let tensors: Vec<(&str, Vec<usize>, Vec<u8>)> =
+    let tensors: Vec<(String, Vec<usize>, Vec<u8>)> =
         model.tensors().into_iter().map(|t| (t.name, t.shape, bytes(&t.values))).collect();
     let views = tensors.iter().map(|(name, shape, bytes)| {
-        TensorView::new(Dtype::F32, shape.clone(), bytes).map(|view| (*name, view))
+        TensorView::new(Dtype::F32, shape.clone(), bytes).map(|view| (name.as_str(), view))
     });
     let failed = |e: safetensors::SafeTensorError| format!("cannot be made: {e}");
     let views = views.collect::<Result<Vec<_>, _>>().map_err(failed)?;

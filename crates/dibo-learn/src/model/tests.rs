@@ -1,7 +1,7 @@
 use super::onnx::ModelProto;
 use super::store::{JSON, KEY, ONNX, TENSORS, parse};
 use super::*;
-use crate::samples::{Feature, Ids, Words};
+use crate::samples::{Choice, Feature, Ids, Words};
 use prost::Message;
 use std::path::Path;
 
@@ -63,6 +63,7 @@ fn plain_scores(model: &SavedModel, row: &[f32]) -> Vec<f64> {
         .map(|c| match model.shape {
             Shape::Linear { bias: true } => (0..=d).map(|i| x(i) * w(c * (d + 1) + i)).sum(),
             Shape::Linear { bias: false } => (0..d).map(|i| x(i) * w(c * d + i)).sum(),
+            Shape::Bert(_) => f64::NAN,
             Shape::Mlp { hidden: h } => {
                 let unit = |j: usize| (0..=d).map(|i| x(i) * w(i * h + j)).sum::<f64>().max(0.0);
                 let second = |j: usize| w((d + 1) * h + c * (h + 1) + j);
@@ -125,7 +126,8 @@ fn tensors_are_in_the_order_of_pytorch() {
     m.weights = (0..17).map(|i| i as f32).collect();
     m.check().unwrap();
     let tensors = m.tensors();
-    let found: Vec<_> = tensors.iter().map(|t| (t.name, t.shape.as_slice(), t.values.as_slice())).collect();
+    let found: Vec<_> =
+        tensors.iter().map(|t| (t.name.as_str(), t.shape.as_slice(), t.values.as_slice())).collect();
     let expected: [(&str, &[usize], &[f32]); 4] = [
         ("hidden.weight", &[2, 3], &[0., 2., 4., 1., 3., 5.]),
         ("hidden.bias", &[2], &[6., 7.]),
@@ -407,4 +409,85 @@ fn the_graph_has_the_nodes_of_the_shape() {
     assert_eq!(operators(&m), ("features".into(), standardised.into()));
     let linear = model(SHAPES[1], 1);
     assert_eq!(operators(&linear), ("encoded".into(), "Gemm Softmax ArgMax".into()));
+}
+
+const BERT: Bert = Bert {
+    vocabulary: 9,
+    positions: 21,
+    types: 2,
+    hidden: 4,
+    layers: 2,
+    heads: 2,
+    intermediate: 8,
+    epsilon: 1e-12,
+    pooling: Pooling::Mean,
+};
+
+/// A BERT comes back as it was saved, under names that other programs know; ONNX is not written.
+#[test]
+fn a_bert_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut m = model(Shape::Bert(BERT), 1);
+    let tensors: usize = m.tensors().iter().map(|t| t.values.len()).sum();
+    assert_eq!(m.weights.len(), tensors.next_multiple_of(16));
+    m.weights[tensors..].fill(0.0);
+    std::fs::write(folder.path().join(store::ONNX), "of another model").unwrap();
+    m.save(folder.path()).unwrap();
+    assert_eq!(SavedModel::load(folder.path()).unwrap(), m);
+    assert!(!folder.path().join(store::ONNX).exists());
+    let names: Vec<String> = m.tensors().into_iter().map(|t| t.name).collect();
+    assert_eq!(names[0], "embeddings.word_embeddings.weight");
+    assert_eq!(names[21 + 3], "encoder.layer.1.attention.self.query.bias");
+    assert_eq!(names[names.len() - 2..], ["classifier.weight", "classifier.bias"]);
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join(store::JSON)).unwrap()).unwrap();
+    let architecture = &json["architecture"];
+    assert_eq!((&architecture["kind"], &architecture["tokens"]), (&"bert".into(), &21.into()));
+    assert_eq!(architecture["sizes"]["pooling"], "mean");
+    // Its scores are made elsewhere.
+    let values = [vec![3.0], vec![0.0; 17]].concat();
+    let text = Feature::Numbers { name: "text".into(), width: 18, values };
+    m.encoding.columns = vec![numbers("text", &[0.0; 18], &[1.0; 18])];
+    let text = samples(vec![text], 1);
+    assert!(m.predict(&text).unwrap_err().to_string().contains("`dibo predict`"));
+    let told = m.predict_by(&text, |rows| vec![rows[1], rows[0], 0.0]).unwrap();
+    assert_eq!(told[0].class, 1);
+}
+
+/// What does not fit a BERT is told in a line.
+#[test]
+fn a_wrong_bert_is_refused() {
+    let refused = |change: fn(&mut Bert), part: &str| {
+        let mut m = model(Shape::Bert(BERT), 1);
+        let mut bert = BERT;
+        change(&mut bert);
+        m.shape = Shape::Bert(bert);
+        let what = m.check().unwrap_err();
+        assert!(what.contains(part), "{what}");
+    };
+    refused(|b| b.layers = 0, "layers of the BERT is 0");
+    refused(|b| b.hidden = usize::MAX, "hidden of the BERT is");
+    refused(|b| b.positions = 20, "21 tokens; the BERT takes 20");
+    refused(|b| b.layers = 3, "weights; 21 inputs and 3 classes need");
+    let folder = tempfile::tempdir().unwrap();
+    let m = model(Shape::Bert(BERT), 1);
+    m.save(folder.path()).unwrap();
+    let file = folder.path().join(store::TENSORS);
+    let bytes = std::fs::read(&file).unwrap();
+    let name = b"classifier.bias";
+    let at = bytes.windows(name.len()).position(|part| part == name).unwrap();
+    let other = [&bytes[..at], b"classifier.bIas", &bytes[at + name.len()..]].concat();
+    std::fs::write(&file, other).unwrap();
+    let what = SavedModel::load(folder.path()).unwrap_err().to_string();
+    assert!(what.contains("classifier.b") && !what.contains('\n'), "{what}");
+}
+
+/// The column of texts is no feature beside others.
+#[test]
+fn texts_alone_can_be_chosen() {
+    let names = words(&["text", "age"]);
+    assert_eq!(Choice::named(&[], Some("text")), Choice::All);
+    assert_eq!(Choice::named(&names[..1], Some("text")), Choice::Some(Vec::new()));
+    assert_eq!(Choice::named(&names, Some("text")), Choice::Some(words(&["age"])));
+    assert_eq!(Choice::named(&names, None), Choice::Some(names));
 }

@@ -376,7 +376,7 @@ impl Problem {
         let dealt = Arc::new(if used < COPIED.max(dealt.data.len() / 4) { dealt.compact() } else { dealt });
         let model = match k.model.as_str() {
             "mlp" => Model::Mlp(k.hidden),
-            "bert" => Model::Bert(data::bert(&k.pretrained, k.pool)?),
+            "bert" => Model::Bert(data::bert(&data::folder().join(&k.pretrained), k.pool)?),
             "linear-no-bias" => Model::LinearNoBias,
             _ => Model::Linear,
         };
@@ -385,7 +385,7 @@ impl Problem {
         let problem = match model {
             Model::Bert(bert) => {
                 let mut begin = problem.net().start(seed);
-                data::pretrained(&k.pretrained, &bert, problem.net().classes, &mut begin)?;
+                data::pretrained(&data::folder().join(&k.pretrained), &bert, &mut begin)?;
                 problem.begin_at(begin).map_err(anyhow::Error::msg)?
             }
             _ => problem,

@@ -3,6 +3,8 @@
 use super::super::picture::{SHOWN, Shown, drawn, png};
 use super::super::{Export, Picture, Pool};
 use super::Sites;
+use crate::saved;
+use crate::sites::TOKENIZER;
 use anyhow::{Context, Result};
 use dibo::problem::learning::labels::Verdict;
 use dibo::problem::learning::{Labels, Model, Site};
@@ -161,13 +163,18 @@ fn write_as(delimiter: u8, file: &Path, content: impl FnOnce(&mut Csv) -> Result
 fn save_model(problem: &Labels<f32>, parts: &Sites, weights: Vec<f32>, folder: &Path) -> Result<()> {
     let shape = match problem.net().model {
         Model::Mlp(hidden) => Shape::Mlp { hidden },
+        Model::Bert(bert) => Shape::Bert(saved::sizes(&bert)),
         Model::LinearNoBias => Shape::Linear { bias: false },
         _ => Shape::Linear { bias: true },
     };
-    let about = BTreeMap::from([
+    let mut about = BTreeMap::from([
         ("way".to_string(), word(problem.way())?),
         ("dibo".to_string(), env!("CARGO_PKG_VERSION").to_string()),
     ]);
+    if let Some(tokenizer) = &parts.tokenizer {
+        about.insert(TOKENIZER.to_string(), tokenizer.clone());
+        about.insert("onnx".to_string(), "not written for a BERT".to_string());
+    }
     let agreed = &parts.agreed[0];
     let (encoding, classes) = (agreed.encoding.clone(), agreed.classes.clone());
     SavedModel { shape, encoding, classes, weights, about }.save(folder)?;

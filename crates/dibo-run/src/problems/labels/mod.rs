@@ -12,6 +12,7 @@ use dibo::agreement::Agreement;
 use dibo::algorithm::Needs;
 use dibo::data::{Noise, Scaling};
 use dibo::network::{Network, Simulated};
+use dibo::problem::learning::bert::Pool;
 use dibo::problem::learning::labels::{Choices, From, Totals};
 use dibo::problem::learning::{Labels, Model, Net, Site, Way};
 use dibo_learn::{Choice, Encoded, Encoding, Roles};
@@ -44,9 +45,9 @@ pub struct LabelsKeys {
     clean: String,
     /// Column of the true label, for experiments: no method sees it.
     truth: String,
-    /// Column of texts, which a language model turns into numbers.
+    /// Column of texts, which a language model turns into numbers, or which `model = "bert"` reads.
     text: String,
-    /// The folder of that model, beside the experiment or in the data folder.
+    /// The folder of that BERT, beside the experiment or in the data folder.
     bert: String,
     /// After so many tokens texts are cut.
     tokens: usize,
@@ -74,8 +75,10 @@ pub struct LabelsKeys {
     cr: f64,
     /// So many agents have labels wrong by `cr`; 0 for all.
     bad_agents: usize,
-    /// `linear` or `mlp`.
+    /// `linear`, `mlp`, or `bert`, which trains the BERT of the folder `bert` itself on `text`.
     model: String,
+    /// What the head of a BERT that is trained sees.
+    pool: Pool,
     /// Hidden units of `mlp`.
     hidden: usize,
     /// Regulariser.
@@ -126,6 +129,7 @@ impl Default for LabelsKeys {
             cr: 0.4,
             bad_agents: 0,
             model: "linear".into(),
+            pool: Pool::Mean,
             hidden: 256,
             tau,
             batch,
@@ -222,11 +226,25 @@ impl LabelsProblem {
         Ok(LabelsProblem { keys, way, choices })
     }
 
+    /// The kind of classifier, but for a BERT, whose sizes its folder has.
     fn model(&self) -> Model {
         match self.keys.model.as_str() {
             "mlp" => Model::Mlp(self.keys.hidden),
             _ => Model::Linear,
         }
+    }
+
+    /// The classifier for rows of so many numbers, and where it starts if it is a pretrained one.
+    fn net(&self, ask: &Ask<'_>, width: usize, classes: usize) -> Result<(Net, Option<Vec<f64>>)> {
+        if !self.keys.trains_bert() {
+            return Ok((Net { pixels: width, classes, model: self.model() }, None));
+        }
+        let folder = found(ask.folder, &self.keys.bert);
+        let bert = data::bert(&folder, self.keys.pool)?;
+        let net = Net { pixels: 2 * width, classes, model: Model::Bert(bert) };
+        let mut begin = net.start(ask.seed);
+        data::pretrained(&folder, &bert, &mut begin)?;
+        Ok((net, Some(begin)))
     }
 }
 
@@ -241,6 +259,8 @@ struct Sites {
     label: String,
     /// Width, height and channels, where rows are images.
     image: Option<(usize, usize, usize)>,
+    /// What tells the tokenizer of a BERT that is trained from others.
+    tokenizer: Option<String>,
 }
 
 /// A file beside the experiment, else in the data folder.
@@ -254,6 +274,10 @@ impl LabelsKeys {
         self.data == "files"
     }
 
+    fn trains_bert(&self) -> bool {
+        self.model == "bert"
+    }
+
     fn roles(&self) -> Roles {
         let some = |word: &String| (!word.is_empty()).then(|| word.clone());
         Roles {
@@ -263,11 +287,7 @@ impl LabelsKeys {
             clean: some(&self.clean),
             truth: some(&self.truth),
             text: some(&self.text),
-            features: if self.features.is_empty() {
-                Choice::All
-            } else {
-                Choice::Some(self.features.clone())
-            },
+            features: Choice::named(&self.features, Some(&self.text)),
             words: self.words.clone(),
             image_size: self.image_size.first_chunk().map(|[w, h]| (*w, *h)),
             most_categories: self.most_categories,
@@ -284,7 +304,9 @@ impl LabelsKeys {
     }
 
     fn model_of_texts(&self, folder: &Path) -> Option<Bert> {
-        (!self.bert.is_empty()).then(|| Bert { folder: found(folder, &self.bert), tokens: self.tokens })
+        let trained = self.trains_bert();
+        let bert = || Bert { folder: found(folder, &self.bert), tokens: self.tokens, trained };
+        (!self.bert.is_empty()).then(bert)
     }
 
     /// The sites of own files: read, agreed on, encoded.
@@ -315,7 +337,9 @@ impl LabelsKeys {
         );
         let mut talk = |network: &mut dyn Network<f64>| -> Result<Vec<u8>> {
             let mut agreement = Agreement::new(ask.links, network)?;
-            let agreed = sites::agree(&own, self.scale, self.held, self.most_categories, &mut agreement)?;
+            let tokens = self.trains_bert().then_some(self.text.as_str());
+            let most = self.most_categories;
+            let agreed = sites::agree(&own, self.scale, tokens, self.held, most, &mut agreement)?;
             postcard::to_stdvec(&agreed).context("what was agreed on cannot be kept")
         };
         let kept = match ask.meeting {
@@ -337,8 +361,12 @@ impl LabelsKeys {
             }
         };
         let image = own.first().and_then(Own::image);
-        let label = self.label.clone();
-        Ok(Sites { sites, test, totals: agreed[0].totals(), agreed, own, label, image })
+        let (label, totals) = (self.label.clone(), agreed[0].totals());
+        let tokenizer = match self.model_of_texts(ask.folder).filter(|bert| bert.trained) {
+            Some(bert) => Some(data::tokenizer(&bert.folder)?),
+            None => None,
+        };
+        Ok(Sites { sites, test, totals, agreed, own, label, image, tokenizer })
     }
 
     /// The sites of a data set that is dealt out.
@@ -361,6 +389,7 @@ impl LabelsKeys {
             label: String::new(),
             sites,
             image,
+            tokenizer: None,
         })
     }
 }
@@ -392,8 +421,13 @@ impl Kind for LabelsProblem {
         if !(k.rho >= 0.0 && k.rho.is_finite()) {
             return Err(format!("rho is {}; it must be 0 (equal agents) or more", k.rho));
         }
-        if !["linear", "mlp"].contains(&k.model.as_str()) {
-            return Err(format!("model is '{}'; known are linear, mlp", k.model));
+        if !["linear", "mlp", "bert"].contains(&k.model.as_str()) {
+            return Err(format!("model is '{}'; known are linear, mlp, bert", k.model));
+        }
+        if k.trains_bert() && (!k.has_files() || k.text.is_empty() || k.bert.is_empty()) {
+            let how = "text = \"COLUMN\" and bert = \"FOLDER\" (config.json, model.safetensors, \
+                       tokenizer.json)";
+            return Err(format!("model is 'bert', which reads texts of own files: data = \"files\", {how}"));
         }
         if k.hidden == 0 || k.hidden > 1 << 20 {
             return Err(format!("hidden is {}; it must be between 1 and {}", k.hidden, 1 << 20));
@@ -412,21 +446,25 @@ impl Kind for LabelsProblem {
     }
 
     fn build(&self, ask: &Ask<'_>) -> Result<Built> {
-        if self.keys.model != "bert" {
+        if !self.keys.trains_bert() {
             ask.on_host("labels without model = \"bert\"")?;
         }
         let parts = match self.keys.has_files() {
             true => self.keys.own_sites(ask, self.agents(ask.folder)?)?,
             false => self.keys.dealt_sites(ask.seed)?,
         };
-        let (agreed, model) = (&parts.agreed[0], self.model());
-        let (width, classes) = (agreed.encoding.width(), agreed.classes.len());
-        let net = Net { pixels: width, classes, model };
+        let agreed = &parts.agreed[0];
+        let width = agreed.encoding.width();
+        let (net, begin) = self.net(ask, width, agreed.classes.len())?;
         let sites = parts.sites.clone();
         let problem: Labels<f32> = Labels::new(sites, net, self.way, self.choices, parts.totals, ask.seed)
             .map_err(anyhow::Error::msg)?
             .columns(&agreed.encoding.columns.iter().map(Encoded::width).collect::<Vec<_>>())
             .threads(ask.threads.clone());
+        let problem = match begin {
+            Some(begin) => problem.begin_at(begin).map_err(anyhow::Error::msg)?,
+            None => problem,
+        };
         let problem = match &parts.test {
             Some(test) => problem.test(test.clone()),
             None => problem,

@@ -5,6 +5,7 @@ use crate::problem::learning::model::{pieces, softmax};
 use crate::problem::{Metric, Values};
 use crate::rows::{Real, View};
 use std::borrow::Cow;
+use std::sync::{Mutex, PoisonError};
 
 /// What a model says of one given label.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -140,9 +141,8 @@ impl<T: Real> Labels<T> {
         mut see: impl FnMut(usize, &[f64]),
     ) {
         let (width, classes) = (self.net.numbers(), self.net.classes);
-        let mut p = vec![0.0; classes];
         if let Some(teller) = self.teller.as_ref().filter(|_| count > 0) {
-            let all: Vec<usize> = (0..count).map(rows).collect();
+            let (all, mut p) = (Vec::from_iter((0..count).map(rows)), vec![0.0; classes]);
             for (row, scores) in all.iter().zip(teller.scores(site, w, &all).chunks_exact(classes)) {
                 softmax(scores, &mut p);
                 see(*row, &p);
@@ -150,17 +150,25 @@ impl<T: Real> Labels<T> {
             return;
         }
         let Some(site) = site.map(|agent| &self.sites[agent]).or(self.test.as_ref()) else { return };
-        let mut s = self.net.scratch(count.max(1));
-        for piece in pieces(count, s.rows()) {
-            for (r, j) in piece.clone().enumerate() {
-                let row = rows(j);
-                self.net.load_numbers(&mut s, r, &site.features[row * width..(row + 1) * width]);
+        let all: Vec<_> = pieces(count, self.net.rows()).collect();
+        let told = Mutex::new(vec![Vec::new(); all.len()]);
+        self.threads.ranges(all.len(), 1, |_, some| {
+            let mut s = self.net.scratch(count.max(1));
+            for i in some {
+                for (r, j) in all[i].clone().enumerate() {
+                    let row = rows(j);
+                    self.net.load_numbers(&mut s, r, &site.features[row * width..(row + 1) * width]);
+                }
+                self.net.forward(&mut s, all[i].len(), w);
+                let mut p = vec![0.0; all[i].len() * classes];
+                let each = p.chunks_exact_mut(classes).enumerate();
+                each.for_each(|(r, p)| self.net.probabilities(&s, r, p));
+                told.lock().unwrap_or_else(PoisonError::into_inner)[i] = p;
             }
-            self.net.forward(&mut s, piece.len(), w);
-            for (r, j) in piece.enumerate() {
-                self.net.probabilities(&s, r, &mut p);
-                see(rows(j), &p);
-            }
+        });
+        let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (piece, told) in all.into_iter().zip(told) {
+            piece.zip(told.chunks_exact(classes)).for_each(|(j, p)| see(rows(j), p));
         }
     }
 
