@@ -1,6 +1,6 @@
 //! `clean`: wrong labels in own files. The ways to find them run side by side over links that change; the one
 //! that does best on checked rows that nobody trained on is taken.
-use crate::run::{How, go};
+use crate::run::{How, On, go};
 use crate::threads;
 use anyhow::{Context, Result, bail, ensure};
 use dibo::problem::learning::Way;
@@ -109,6 +109,8 @@ pub struct Options {
     /// Threads to use [default: all cores]
     #[arg(long)]
     threads: Option<usize>,
+    #[command(flatten)]
+    on: On,
     /// Show no progress
     #[arg(long)]
     quiet: bool,
@@ -156,7 +158,8 @@ pub fn clean(registry: &Registry, mut options: Options) -> Result<ExitCode> {
     let experiment = registry.parse(source, "clean", Path::new("."), false)?;
     let threads = threads(options.threads)?;
     let fresh = options.fresh;
-    let how = How { threads, device: None, quiet: options.quiet, fresh, live: false };
+    let (on, quiet) = (options.on, options.quiet);
+    let how = How { threads, device: on.accelerator()?, quiet, fresh, live: false };
     let (out, mut told) = (options.out.clone(), String::new());
     let code = go(registry, experiment, &out, how, &options.peer, |manifest| {
         let Choice { series, why, stop } = choose(manifest)?;
@@ -169,8 +172,8 @@ pub fn clean(registry: &Registry, mut options: Options) -> Result<ExitCode> {
         if let Some(stop) = stop {
             let text = plan.text(std::slice::from_ref(label), Some(stop))?;
             let folder = out.join(AGAIN);
-            let options =
-                runner::Options { out: folder.clone(), threads, device: None, quiet: true, live: None };
+            let device = on.accelerator()?;
+            let options = runner::Options { out: folder.clone(), threads, device, quiet: true, live: None };
             if with_all(registry, &text, options, fresh)? {
                 told += "It was then done again with all checked rows, and that is what is kept.\n";
                 again = Some(folder);

@@ -24,12 +24,8 @@ pub struct Options {
     /// Threads to use [default: all cores]
     #[arg(long)]
     threads: Option<usize>,
-    /// Where to compute: cpu or cuda
-    #[arg(long, default_value = "cpu", value_parser = device)]
-    device: Device,
-    /// How a GPU computes matrix products: tf32 or bf16
-    #[arg(long, default_value = "tf32", value_parser = precision)]
-    precision: Precision,
+    #[command(flatten)]
+    on: On,
     /// Show no progress
     #[arg(long)]
     quiet: bool,
@@ -46,6 +42,27 @@ pub struct Options {
     /// Another program to compare with on the same rows, for experiments on labels (may be repeated)
     #[arg(long, value_name = "COMMAND")]
     peer: Vec<String>,
+}
+
+/// Where a run computes.
+#[derive(Clone, Copy, Default, clap::Args)]
+pub struct On {
+    /// Where to compute: cpu or cuda
+    #[arg(long, default_value = "cpu", value_parser = device)]
+    device: Device,
+    /// How a GPU computes matrix products: tf32 or bf16
+    #[arg(long, default_value = "tf32", value_parser = precision)]
+    precision: Precision,
+}
+
+impl On {
+    /// The GPU, if one is asked for.
+    pub fn accelerator(&self) -> Result<Option<Accelerator>> {
+        match self.device {
+            Device::Cpu => Ok(None),
+            Device::Cuda => Accelerator::new(self.precision).map(Some),
+        }
+    }
 }
 
 fn device(word: &str) -> Result<Device, String> {
@@ -81,8 +98,7 @@ pub fn first(registry: &Registry, name: &str) -> Result<ExitCode> {
         experiment,
         out: None,
         threads: None,
-        device: Device::Cpu,
-        precision: Precision::Tf32,
+        on: On::default(),
         quiet: false,
         fresh: true,
         live: false,
@@ -118,10 +134,7 @@ pub fn run(registry: &Registry, options: Options) -> Result<ExitCode> {
     experiment.watch = options.watch.is_some();
     let how = How {
         threads: threads(options.threads)?,
-        device: match options.device {
-            Device::Cpu => None,
-            Device::Cuda => Some(Accelerator::new(options.precision)?),
-        },
+        device: options.on.accelerator()?,
         quiet: options.quiet,
         fresh: options.fresh,
         live: options.live,

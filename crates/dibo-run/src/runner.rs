@@ -219,7 +219,7 @@ impl Job<'_> {
         let digest = digest(self.experiment, self.setting(), self.seed, device)?;
         match unseal(&self.file("done"), &digest) {
             // What was taken home may have been moved away; then it is made again.
-            Kept::Found(_) if self.exports() && device.is_none() && !self.taken().exists() => {}
+            Kept::Found(_) if self.leaves_files(device.is_some()) && !self.taken().exists() => {}
             Kept::Found(bytes) => {
                 if let Ok(record) = postcard::from_bytes::<Finished>(&bytes) {
                     self.progress.inc(self.setting().run.iterations as u64);
@@ -245,6 +245,11 @@ impl Job<'_> {
     /// Whether this run leaves models and labels: of each setting the first seed's does.
     fn exports(&self) -> bool {
         self.setting().problem.exports() && self.seed == self.experiment.seeds[0]
+    }
+
+    /// Whether it leaves them from where it computes, too.
+    fn leaves_files(&self, on_device: bool) -> bool {
+        self.exports() && (!on_device || self.setting().problem.exports_from_device())
     }
 
     /// Where models and labels of this setting go.

@@ -162,6 +162,10 @@ pub trait Kind: Send + Sync {
     fn exports(&self) -> bool {
         false
     }
+    /// Whether one on a device does, too.
+    fn exports_from_device(&self) -> bool {
+        false
+    }
     /// Whether its data belongs to single agents, each of whom may have nothing but its own.
     fn is_own(&self) -> bool {
         false

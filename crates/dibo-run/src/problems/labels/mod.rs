@@ -496,6 +496,10 @@ impl Kind for LabelsProblem {
         true
     }
 
+    fn exports_from_device(&self) -> bool {
+        true
+    }
+
     fn data(&self) -> Result<Option<String>> {
         match self.keys.has_files() {
             true => Ok(Some(format!("{} files", self.keys.files.len()))),
