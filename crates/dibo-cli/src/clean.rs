@@ -194,7 +194,8 @@ pub fn clean(registry: &Registry, mut options: Options) -> Result<ExitCode> {
         };
         told += &format!(
             "{folder}/labels.csv lists all rows, the most suspicious first; \
-            {folder}/model.safetensors{files} (`dibo predict {folder} FILE{flags}` uses it); {folder}/taken has what the other ways found.\n"
+            {folder}/model.safetensors{files} (`dibo predict {folder} FILE{flags}` uses it); {folder}/taken \
+            has what the other ways found.\n"
         );
         say!("{}", fold(told.trim_end()));
     }

@@ -1,5 +1,5 @@
-//! `--model bert`: a tiny BERT in a folder is trained on texts of two sites, finds wrong labels, is taken home
-//! and predicts; over a network it comes to the same bits.
+//! `--model bert`: a tiny BERT in a folder is trained on texts of two sites, finds wrong labels, is taken
+//! home and predicts; over a network it comes to the same bits.
 #![cfg(feature = "bert")]
 use dibo_learn::{Bert, Pooling, SavedModel};
 use std::collections::BTreeMap;

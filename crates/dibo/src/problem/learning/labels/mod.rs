@@ -209,6 +209,34 @@ impl Default for Choices {
     }
 }
 
+impl Choices {
+    /// Says which number makes no sense.
+    fn check(&self, way: Way) -> Result<(), String> {
+        if !(self.tau >= 0.0
+            && self.tau.is_finite()
+            && (self.tau > 0.0 || !self.learn_tau && !way.regularises()))
+        {
+            return Err(format!("tau is {}; it must be 0 or more, above 0 where it is learned", self.tau));
+        }
+        if !(self.checked_weight >= 0.0 && self.checked_weight.is_finite()) {
+            return Err(format!("checked_weight is {}; it must be 0 or more", self.checked_weight));
+        }
+        if !(self.warm_weight > 0.0 && self.warm_weight.is_finite()) {
+            return Err(format!("warm_weight is {}; it must be above 0", self.warm_weight));
+        }
+        if !(0.0..1.0).contains(&self.smoothing) {
+            return Err(format!("smoothing is {}; it must lie in [0, 1)", self.smoothing));
+        }
+        if !(self.matrix_rate > 0.0 && self.matrix_rate.is_finite()) {
+            return Err(format!("matrix_rate is {}; it must be above 0", self.matrix_rate));
+        }
+        if self.learn_tau && matches!(way, Way::EmOwn | Way::TauColumns | Way::TauClasses) {
+            return Err("learn_tau has no effect in this way".into());
+        }
+        Ok(())
+    }
+}
+
 /// How many rows all agents have together; they agree on it before they begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
@@ -313,37 +341,8 @@ impl<T: Real> Labels<T> {
         if width == 0 {
             return Err("there are no features".into());
         }
-        if let Model::Bert(bert) = &net.model {
-            bert.check()?;
-            if !net.pixels.is_multiple_of(2) || width > bert.positions {
-                let most = bert.positions;
-                return Err(format!("texts of {width} tokens; the model takes {most} at most"));
-            }
-            if way == Way::TauColumns {
-                return Err("a regulariser for each column means nothing to a BERT: texts are one".into());
-            }
-        }
-        if !(choices.tau >= 0.0
-            && choices.tau.is_finite()
-            && (choices.tau > 0.0 || !choices.learn_tau && !way.regularises()))
-        {
-            return Err(format!("tau is {}; it must be 0 or more, above 0 where it is learned", choices.tau));
-        }
-        if !(choices.checked_weight >= 0.0 && choices.checked_weight.is_finite()) {
-            return Err(format!("checked_weight is {}; it must be 0 or more", choices.checked_weight));
-        }
-        if !(choices.warm_weight > 0.0 && choices.warm_weight.is_finite()) {
-            return Err(format!("warm_weight is {}; it must be above 0", choices.warm_weight));
-        }
-        if !(0.0..1.0).contains(&choices.smoothing) {
-            return Err(format!("smoothing is {}; it must lie in [0, 1)", choices.smoothing));
-        }
-        if !(choices.matrix_rate > 0.0 && choices.matrix_rate.is_finite()) {
-            return Err(format!("matrix_rate is {}; it must be above 0", choices.matrix_rate));
-        }
-        if choices.learn_tau && matches!(way, Way::EmOwn | Way::TauColumns | Way::TauClasses) {
-            return Err("learn_tau has no effect in this way".into());
-        }
+        check_bert(&net, way)?;
+        choices.check(way)?;
         if totals.checked < 1.0 && way != Way::Noisy && way != Way::NoisyRounds {
             let way_out = "only the ways noisy and noisy-rounds need none";
             return Err(format!("nobody has a checked row to learn from; {way_out}"));
@@ -781,6 +780,20 @@ impl<T: Real> Labels<T> {
         self.lower_level(at, (0.0, g), x, z, dz, |c, d| dx[c] -= T::of(d));
         self.lower_level(at, (f, g), x, y, dy, |c, d| dx[c] += T::of(d));
     }
+}
+
+/// Refuses texts that a BERT cannot take, and what means nothing to one.
+fn check_bert(net: &Net, way: Way) -> Result<(), String> {
+    let Model::Bert(bert) = &net.model else { return Ok(()) };
+    bert.check()?;
+    let (tokens, most) = (net.numbers(), bert.positions);
+    if !net.pixels.is_multiple_of(2) || tokens > most {
+        return Err(format!("texts of {tokens} tokens; the model takes {most} at most"));
+    }
+    if way == Way::TauColumns {
+        return Err("a regulariser for each column means nothing to a BERT: texts are one".into());
+    }
+    Ok(())
 }
 
 /// Each weight's regulariser by the group of its feature; the last one is that of all other weights.
