@@ -69,7 +69,9 @@ impl DeviceTexts {
             starts.push(lengths.len());
             for text in site.features.chunks_exact(sizes.length) {
                 let from = bytes.len();
-                bytes.extend(text.iter().flat_map(|token| (*token as u16).to_le_bytes()));
+                // A token that the model does not know is its last, as on the host.
+                let known = |token: &f32| (*token as usize).min(sizes.bert.vocabulary - 1) as u16;
+                bytes.extend(text.iter().flat_map(|token| known(token).to_le_bytes()));
                 lengths.push(dibo::problem::learning::bert::tokens(&bytes[from..]).1 as i32);
             }
         }
@@ -118,17 +120,16 @@ impl DeviceTexts {
     fn health(&self) -> Done<()> {
         self.gpu.health().map_err(Error::Device)
     }
-}
 
-impl Teller<f32> for DeviceTexts {
-    fn scores(&self, site: Option<usize>, w: &[f32], rows: &[usize]) -> Vec<f32> {
+    /// Scores of rows of an agent's site, or of the test rows, under the model at this address.
+    fn scores_at(&self, site: Option<usize>, model: u64, rows: &[usize]) -> Vec<f32> {
         let first = self.starts[site.unwrap_or(self.starts.len() - 1)];
-        let (model, all) = (DeviceMemory::of(&self.gpu, w), RefCell::new(Vec::new()));
+        let all = RefCell::new(Vec::new());
         // As many as there is a workspace for: it is too large to grow for this alone.
         let most = self.work().bert.texts();
         for some in rows.chunks(most.max(1)) {
             let texts = [some.iter().map(|r| first + r).collect()];
-            self.pass(&texts, (model.at(), self.width), None, &|_, _, scores| {
+            self.pass(&texts, (model, self.width), None, &|_, _, scores| {
                 all.borrow_mut().extend_from_slice(scores);
             });
         }
@@ -138,6 +139,13 @@ impl Teller<f32> for DeviceTexts {
             all = vec![f32::NAN; rows.len() * self.classes];
         }
         all
+    }
+}
+
+impl Teller<f32> for DeviceTexts {
+    fn scores(&self, site: Option<usize>, w: &[f32], rows: &[usize]) -> Vec<f32> {
+        let model = DeviceMemory::of(&self.gpu, w);
+        self.scores_at(site, model.at(), rows)
     }
 }
 
@@ -206,6 +214,22 @@ impl DeviceLabels {
             Some(private) => Ok((self.rows(private)?, None)),
             None => Ok((self.rows(&stack.shared)?, Some(stack.cut(X)))),
         }
+    }
+
+    /// Sums of models that stay where they are; nothing if they lie on the host.
+    fn device_sums(&self, agents: &[usize], views: &[View<'_, f32>]) -> Option<Vec<Vec<f64>>> {
+        let (find, width) = (|name: &str| views.iter().find(|v| v.name == name), self.texts.width);
+        let bilevel = self.host.way().is_bilevel();
+        let model = find(if bilevel { "y" } else { "x" })?;
+        let (rows, from) = (DeviceRows::of(model.rows)?, model.columns.as_ref().map_or(0, |c| c.start));
+        let numbers = |row: usize| match (bilevel, find("x")) {
+            (true, Some(x)) => x.fetched(row).into_owned(),
+            _ => rows.part(row, from + width, self.host.matrix_numbers()),
+        };
+        let numbers: Vec<Vec<f32>> = (0..agents.len()).map(numbers).collect();
+        let at = |row: usize| rows.at() + 4 * (row * rows.stride() + from) as u64;
+        let scores = |row: usize, site, some: &[usize]| self.texts.scores_at(site, at(row), some);
+        Some(self.host.own_sums_by(agents, &numbers, &scores))
     }
 
     fn device_directions(
@@ -301,7 +325,10 @@ impl Bilevel<f32> for DeviceLabels {
 
     fn own_sums(&self, agents: &[usize], views: &[View<'_, f32>]) -> Done<Option<Vec<Vec<f64>>>> {
         self.texts.health()?;
-        let sums = self.host.own_sums(agents, views)?;
+        let sums = match self.device_sums(agents, views) {
+            None => self.host.own_sums(agents, views)?,
+            sums => sums,
+        };
         self.texts.health().map(|()| sums)
     }
 

@@ -35,6 +35,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("imdb", include_str!("../experiments/imdb.toml")),
     ("imdb-cr", include_str!("../experiments/imdb-cr.toml")),
     ("imdb-long", include_str!("../experiments/imdb-long.toml")),
+    ("imdb-long-cr", include_str!("../experiments/imdb-long-cr.toml")),
     ("model-size", include_str!("../experiments/model-size.toml")),
     ("zoo", include_str!("../experiments/zoo.toml")),
     ("zoo-quadratic", include_str!("../experiments/zoo-quadratic.toml")),

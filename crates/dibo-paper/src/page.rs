@@ -32,6 +32,7 @@ const PARTS: &[Part] = &[
     ("figure FMnet", "fmnet", "the same over sparse networks"),
     ("figure BERTSUM", "imdb", "ten BERTs on IMDB with wrong labels (needs the data and a GPU)"),
     ("figure BERTSUM (a), 20 epochs", "imdb-long", "its first panel for as long as printed"),
+    ("figure BERTSUM (b), 20 epochs", "imdb-long-cr", "its second panel, cr = 0.4, for as long as printed"),
     (
         "figure on BERT's runtime",
         "imdb-cr",

@@ -1,5 +1,8 @@
 //! `--device cuda`: runs on a GPU. Without the feature `cuda` this says so in one line.
 use anyhow::Result;
+use dibo::problem::Bilevel;
+use dibo::problem::learning::Labels;
+use std::sync::Arc;
 
 /// Where a run computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +24,9 @@ pub enum Precision {
     Bf16,
 }
 
+/// A problem that the host and a device share, as each has it, and the memory that it takes there.
+pub(crate) type Placed = (Arc<Labels<f32>>, Arc<dyn Bilevel<f32>>, String);
+
 #[cfg(feature = "cuda")]
 pub use with::Accelerator;
 #[cfg(not(feature = "cuda"))]
@@ -34,7 +40,6 @@ mod without {
     use dibo::problem::Bilevel;
     use dibo::problem::learning::{Labels, Learning};
     use dibo::rows::{Real, Threads};
-    use std::sync::Arc;
 
     /// No GPU engine is built in, so none can be made.
     pub enum Accelerator {}
@@ -67,7 +72,7 @@ mod without {
             &self,
             _host: Labels<f32>,
             _algorithm: &dyn AnyAlgorithm,
-        ) -> super::Result<(Arc<Labels<f32>>, Arc<dyn Bilevel<f32>>, String)> {
+        ) -> super::Result<super::Placed> {
             match *self {}
         }
 
@@ -83,7 +88,7 @@ mod without {
 
 #[cfg(feature = "cuda")]
 mod with {
-    use super::{Precision, Result};
+    use super::{Placed, Precision, Result};
     use anyhow::{anyhow, ensure};
     use dibo::algorithm::{Algorithm, AnyAlgorithm};
     use dibo::mixing::Sequence;
@@ -129,11 +134,7 @@ mod with {
         }
 
         /// Puts a model of texts with wrong labels on the GPU, which then tells what models say of rows, too.
-        pub(crate) fn labels(
-            &self,
-            host: Labels<f32>,
-            algorithm: &dyn AnyAlgorithm,
-        ) -> Result<(Arc<Labels<f32>>, Arc<dyn Bilevel<f32>>, String)> {
+        pub(crate) fn labels(&self, host: Labels<f32>, algorithm: &dyn AnyAlgorithm) -> Result<Placed> {
             let need = dibo_cuda::labels_need(&host, self.precision(), self.vectors(algorithm, 1))
                 .map_err(anyhow::Error::msg)?;
             self.fits(&need)?;

@@ -21,7 +21,7 @@ fn of_run(setting: &Setting, folder: &Path, device: bool) -> Result<f64> {
     let agents = setting.agents(folder)?;
     // Links of one iteration: a place in the list and a weight in each matrix; some are kept twice.
     let graph = 32.0 * setting.graph.links(agents);
-    let Some(size) = setting.problem.size() else { return Ok(graph) };
+    let Some(size) = setting.problem.size(folder) else { return Ok(graph) };
     // The state of a run on a device lies there, and is looked at when it is opened.
     if device {
         return Ok(graph + size.bytes);

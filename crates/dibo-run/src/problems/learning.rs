@@ -195,7 +195,7 @@ macro_rules! as_problem {
             fn data(&self) -> Result<Option<String>> {
                 data::available(&self.0.keys.data, &self.0.keys.model, &self.0.keys.pretrained).map(Some)
             }
-            fn size(&self) -> Option<Size> {
+            fn size(&self, _folder: &Path) -> Option<Size> {
                 self.0.size()
             }
             fn axes(&self, needs: Needs) -> Vec<Axis> {

@@ -179,7 +179,7 @@ pub trait Kind: Send + Sync {
         Ok(None)
     }
     /// Its size, if it can be told before it is built.
-    fn size(&self) -> Option<Size> {
+    fn size(&self, _folder: &Path) -> Option<Size> {
         None
     }
     /// Keys of its own in an `[[algorithm]]` that `tune` looks for.

@@ -159,7 +159,7 @@ impl Kind for PolicyEvaluationKeys {
         if self.file.is_empty() { Vec::new() } else { vec![folder.join(&self.file)] }
     }
 
-    fn size(&self) -> Option<Size> {
+    fn size(&self, _folder: &Path) -> Option<Size> {
         let (n, s, d) = (self.agents as f64, self.states as f64, self.features as f64);
         // Tables are dense: rewards, transitions, features and their products.
         let numbers = (n + s) * s + 4.0 * self.feature_patterns as f64 * s * d;
@@ -215,7 +215,7 @@ impl Kind for QuadraticKeys {
         Ok(Built::new(Quadratic::random(self.agents, self.dim_x, self.dim_y, ask.seed, self.indefinite)))
     }
 
-    fn size(&self) -> Option<Size> {
+    fn size(&self, _folder: &Path) -> Option<Size> {
         Some(dense(self.agents, self.dim_x, self.dim_y))
     }
 
@@ -264,7 +264,7 @@ impl Kind for RobustKeys {
         }))
     }
 
-    fn size(&self) -> Option<Size> {
+    fn size(&self, _folder: &Path) -> Option<Size> {
         Some(dense(self.agents, self.dim_x, self.dim_y))
     }
 
@@ -304,7 +304,7 @@ impl Kind for WavesKeys {
         Ok(Built::new(Waves::random(self.agents, self.dim, ask.seed)))
     }
 
-    fn size(&self) -> Option<Size> {
+    fn size(&self, _folder: &Path) -> Option<Size> {
         let bytes = 16.0 * self.agents as f64 * self.dim as f64;
         Some(Size { upper: self.dim, lower: self.dim, single: self.dim, blocks: 1, number: 8, bytes })
     }

@@ -3,7 +3,7 @@ use super::{Outcome, Plan, Sample, restore};
 use crate::algorithm::State;
 use crate::error::{Error, Result};
 use crate::problem::{Better, Bilevel};
-use crate::rows::Real;
+use crate::rows::{Real, Rows};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -65,7 +65,14 @@ impl<'a, T: Real> Keeper<'a, T> {
         if self.best.as_ref().is_some_and(behind) {
             return;
         }
-        let memory = state.memory().into_iter().map(|r| Cow::Owned(r.numbers().into_owned())).collect();
+        // The old one's memory is used again: a state can be large.
+        let mut old = self.best.take().map_or_else(Vec::new, |best| best.memory).into_iter();
+        let copy = |rows: &mut Rows<T>| {
+            let mut numbers = old.next().map_or_else(Vec::new, Cow::into_owned);
+            rows.copy_to(&mut numbers);
+            Cow::Owned(numbers)
+        };
+        let memory = state.memory().into_iter().map(copy).collect();
         self.best = Some(Best { k: sample.k, value, memory });
     }
 

@@ -140,6 +140,15 @@ impl<T: Real> Rows<T> {
         numbers
     }
 
+    /// Copies all numbers with their padding, from wherever they lie.
+    pub fn copy_to(&self, to: &mut Vec<T>) {
+        to.resize(self.len(), T::ZERO);
+        match self.device() {
+            Some(device) => device.read(0, to),
+            None => to.copy_from_slice(&self.data),
+        }
+    }
+
     /// All numbers with their padding: borrowed where they lie on the host.
     pub fn numbers(&self) -> Cow<'_, [T]> {
         match self.device() {

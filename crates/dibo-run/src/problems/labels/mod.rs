@@ -507,8 +507,14 @@ impl Kind for LabelsProblem {
         }
     }
 
-    fn size(&self) -> Option<Size> {
+    fn size(&self, folder: &Path) -> Option<Size> {
         let k = &self.keys;
+        if let Some(bert) = k.model_of_texts(folder).filter(|bert| bert.trained) {
+            // Classes and rows are known when files have been read; beside a BERT they are small.
+            let lower = data::bert(&bert.folder, k.pool).ok()?.places(2).width;
+            let (upper, single) = (16, lower + 16);
+            return Some(Size { upper, lower, single, blocks: 1, number: 4, bytes: 0.0 });
+        }
         if k.has_files() {
             return None;
         }

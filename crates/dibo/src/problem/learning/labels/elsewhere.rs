@@ -1,6 +1,8 @@
 //! The same directions where the models lie elsewhere, such as on a GPU: there rows of all agents pass through
 //! their models at once; what flows back is decided here, by the code that the host's own passes use.
-use super::{Asked, Labels, Seen, Way, row_of};
+use super::batch::{Asked, Seen, row_of};
+use super::measure::Speaker;
+use super::{Labels, Way};
 use crate::error::Result;
 use crate::problem::learning::model::softmax;
 use crate::problem::{At, Penalty};
@@ -29,6 +31,9 @@ pub trait Teller<T>: Send + Sync {
     /// Scores of rows of an agent's site, or of the test rows, class by class.
     fn scores(&self, site: Option<usize>, w: &[T], rows: &[usize]) -> Vec<T>;
 }
+
+/// Scores of rows of an agent's site, or of the test rows, under the model of one of some agents.
+pub type Scores<'a, T> = dyn Fn(usize, Option<usize>, &[usize]) -> Vec<T> + 'a;
 
 impl<T: Real> Labels<T> {
     /// Passes what is asked of each agent's model, and sums up what was seen.
@@ -112,6 +117,19 @@ impl<T: Real> Labels<T> {
             }
         }
         Ok(out)
+    }
+
+    /// What `own_sums` says, where models lie elsewhere: `numbers` are an agent's that may stand for T, and
+    /// `scores` gives those of rows of a site, or of the test rows, under an agent's model, by its number
+    /// among these agents.
+    pub fn own_sums_by(&self, agents: &[usize], numbers: &[Vec<T>], scores: &Scores<'_, T>) -> Vec<Vec<f64>> {
+        let ts = self.matrices(numbers);
+        let of = |(row, agent): (usize, &usize)| {
+            let own = |site: Option<usize>, rows: &[usize]| scores(row, site, rows);
+            let t = Some(ts[row].as_slice()).filter(|t| !t.is_empty());
+            self.sums_by(*agent, Speaker::Elsewhere(&own), t)
+        };
+        agents.iter().enumerate().map(of).collect()
     }
 
     /// Whether its regularisers are learned, which only the host can.

@@ -92,6 +92,18 @@ fn auc(wrong: &[f64], right: &[f64]) -> f64 {
     beaten / pairs
 }
 
+/// A model that says something of rows.
+#[derive(Clone, Copy)]
+pub(super) enum Speaker<'a, T> {
+    /// Its parameters.
+    Here(&'a [T]),
+    /// What tells its scores, from where it lies.
+    Elsewhere(&'a Told<'a, T>),
+}
+
+/// Scores of rows of an agent's site, or of the test rows.
+type Told<'a, T> = dyn Fn(Option<usize>, &[usize]) -> Vec<T> + 'a;
+
 /// The variables of a state that say something of rows: the model, and what stands for T.
 pub(super) struct Measured<'a, 'b, T> {
     model: &'a View<'b, T>,
@@ -135,20 +147,32 @@ impl<T: Real> Labels<T> {
     fn probabilities(
         &self,
         site: Option<usize>,
-        w: &[T],
+        model: Speaker<'_, T>,
         rows: impl Fn(usize) -> usize + Sync,
         count: usize,
         mut see: impl FnMut(usize, &[f64]),
     ) {
         let (width, classes) = (self.net.numbers(), self.net.classes);
-        if let Some(teller) = self.teller.as_ref().filter(|_| count > 0) {
-            let (all, mut p) = (Vec::from_iter((0..count).map(rows)), vec![0.0; classes]);
-            for (row, scores) in all.iter().zip(teller.scores(site, w, &all).chunks_exact(classes)) {
-                softmax(scores, &mut p);
-                see(*row, &p);
-            }
+        if count == 0 {
             return;
         }
+        let told = |all: &[usize]| match (model, &self.teller) {
+            (Speaker::Elsewhere(scores), _) => Ok(scores(site, all)),
+            (Speaker::Here(w), Some(teller)) => Ok(teller.scores(site, w, all)),
+            (Speaker::Here(w), None) => Err(w),
+        };
+        let all = Vec::from_iter((0..count).map(&rows));
+        let w = match told(&all) {
+            Err(w) => w,
+            Ok(scores) => {
+                let mut p = vec![0.0; classes];
+                for (row, scores) in all.iter().zip(scores.chunks_exact(classes)) {
+                    softmax(scores, &mut p);
+                    see(*row, &p);
+                }
+                return;
+            }
+        };
         let Some(site) = site.map(|agent| &self.sites[agent]).or(self.test.as_ref()) else { return };
         let all: Vec<_> = pieces(count, self.net.rows()).collect();
         let told = Mutex::new(vec![Vec::new(); all.len()]);
@@ -173,12 +197,12 @@ impl<T: Real> Labels<T> {
     }
 
     /// What one agent's model says of its given labels.
-    pub(super) fn judge(&self, agent: usize, w: &[T], t: Option<&[f64]>) -> Vec<Verdict> {
+    pub(super) fn judge(&self, agent: usize, model: Speaker<'_, T>, t: Option<&[f64]>) -> Vec<Verdict> {
         let (site, classes) = (&self.sites[agent], self.net.classes);
         let mut verdicts = Vec::with_capacity(site.given);
         self.probabilities(
             Some(agent),
-            w,
+            model,
             |j| j,
             site.given,
             |row, p| {
@@ -196,12 +220,23 @@ impl<T: Real> Labels<T> {
 
     /// One agent's sums.
     pub(super) fn sums(&self, agent: usize, variables: (&[T], &[T])) -> Vec<f64> {
-        let (site, (w, t)) = (&self.sites[agent], self.parts(variables));
+        let (w, t) = self.parts(variables);
+        let mut sums = self.sums_by(agent, Speaker::Here(w), t.as_deref());
+        // A diverged model's scores are not numbers; the loss must say so.
+        if sums[2] > 0.0 && w.iter().any(|v| !v.f64().is_finite()) {
+            sums[0] = f64::NAN;
+        }
+        sums
+    }
+
+    /// The same, by whoever knows the model.
+    pub(super) fn sums_by(&self, agent: usize, model: Speaker<'_, T>, t: Option<&[f64]>) -> Vec<f64> {
+        let site = &self.sites[agent];
         let mut sums = vec![0.0; FIRST + 2 * BINS];
         let first = site.given + site.checked;
         self.probabilities(
             Some(agent),
-            w,
+            model,
             |j| first + j,
             site.held(),
             |row, p| {
@@ -217,7 +252,7 @@ impl<T: Real> Labels<T> {
             let count = (test.rows() + agents - 1 - agent) / agents;
             self.probabilities(
                 None,
-                w,
+                model,
                 |j| agent + j * agents,
                 count,
                 |row, p| {
@@ -226,7 +261,7 @@ impl<T: Real> Labels<T> {
                 },
             );
         }
-        for (row, v) in self.judge(agent, w, t.as_deref()).iter().enumerate() {
+        for (row, v) in self.judge(agent, model, t).iter().enumerate() {
             let suspicious = v.suggested != site.labels[row];
             sums[5] += 1.0;
             sums[6] += f64::from(u8::from(suspicious));
@@ -238,10 +273,6 @@ impl<T: Real> Labels<T> {
                 sums[10] += f64::from(u8::from(u16::from(v.suggested) == *truth));
                 sums[FIRST + if wrong { 0 } else { BINS } + bin(v.log_odds)] += 1.0;
             }
-        }
-        // A diverged model's scores are not numbers; the loss must say so.
-        if sums[2] > 0.0 && w.iter().any(|v| !v.f64().is_finite()) {
-            sums[0] = f64::NAN;
         }
         sums
     }

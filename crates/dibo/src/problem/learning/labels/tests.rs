@@ -478,7 +478,7 @@ fn sums_of_agents_are_the_metrics_of_all() {
     let get = |name: &str| values.iter().find(|v| v.0 == name).map(|v| v.1).unwrap();
     let (mut samples, mut suspicious, mut right, mut rows) = (Vec::new(), 0.0, 0.0, 0.0);
     for (i, s) in p.sites.iter().enumerate() {
-        let verdicts = p.judge(i, &v[..p.net.width()], Some(&t));
+        let verdicts = p.judge(i, measure::Speaker::Here(&v[..p.net.width()]), Some(&t));
         for (j, verdict) in verdicts.iter().enumerate() {
             let (q, g) = (probabilities(Model::Linear, &v, row(s, j)), s.labels[j] as usize);
             let pair: Vec<f64> = (0..3).map(|c| q[c] * t[c * 3 + g]).collect();
@@ -834,11 +834,17 @@ fn a_teller_says_what_the_host_would() {
             .test(sites[2].clone())
     };
     let (own, told) = (make(), make().told_by(Arc::new(Same(make()))));
+    let by = |w: &[f32]| {
+        let scores = |_: usize, site: Option<usize>, rows: &[usize]| Same(make()).scores(site, w, rows);
+        own.own_sums_by(&[0, 1, 2], &vec![Vec::new(); 3], &scores)
+    };
     let w: Vec<f32> = random(own.net.width(), 8).into_iter().map(|v| v as f32).collect();
     for i in 0..3 {
         let (a, b) = (own.sums(i, (&w, &[])), told.sums(i, (&w, &[])));
-        assert_eq!(a[1..11], b[1..11]);
-        near(&a[..1], &b[..1]);
+        for b in [b, by(&w)[i].clone()] {
+            assert_eq!(a[1..11], b[1..11]);
+            near(&a[..1], &b[..1]);
+        }
         assert_eq!(own.verdicts(i, &w, None).len(), told.verdicts(i, &w, None).len());
     }
 }
