@@ -295,6 +295,8 @@ impl Options {
         }
         let how = "--text COLUMN names their column, --bert FOLDER the pretrained model";
         ensure!(!self.trains_bert() || self.text.is_some(), "--model bert reads texts: {how}");
+        let instead = "take --model mlp, whose rows are numbers, for such a comparison";
+        ensure!(!self.trains_bert() || self.peer.is_empty(), "--peer gets no texts: {instead}");
         Ok(())
     }
 

@@ -64,7 +64,9 @@ impl Visit for Pool<'_> {
     type Out = Vec<Option<bool>>;
 
     fn visit<T: Real>(self, ready: Ready<'_, T>) -> Result<Self::Out> {
-        let Some(pool) = &ready.finale.pool else { bail!("--peer: this problem has no rows to compare on") };
+        let Some(pool) = &ready.finale.pool else {
+            bail!("--peer: this problem has no rows of numbers to compare on")
+        };
         pool(self.0)
     }
 }

@@ -55,6 +55,7 @@ const CRATES: &[Crate] = &[
             ("mlp", &["batches", "gpu", "kernels", "memory", "products"]),
             ("bert", &["batches", "gpu", "kernels", "memory", "products"]),
             ("learning", &["batches", "bert", "gpu", "kernels", "memory", "mlp", "products", "rows"]),
+            ("labels", &["batches", "bert", "gpu", "learning", "memory", "rows"]),
         ],
     },
     Crate {

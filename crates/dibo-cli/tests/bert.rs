@@ -200,6 +200,7 @@ fn mistakes_are_told_in_a_line() {
     let written = dibo(here, &[&plain[..], &["--features", "review", "--write", "e.toml"]].concat());
     assert!(written.status.success(), "{}", words(&written));
     says(&[&CLEAN[..], &["--ways", "tau-columns"]].concat(), "means nothing to a BERT");
+    says(&[&CLEAN[..], &["--peer", "true"]].concat(), "--peer gets no texts");
     let text = std::fs::read_to_string(here.join("e.toml")).unwrap();
     assert!(text.contains("batch = 8") && text.contains("checked_batch = 8"), "{text}");
     let without: String =

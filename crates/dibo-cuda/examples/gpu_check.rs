@@ -1,6 +1,6 @@
 //! Checks the GPU against the host and times it: `gpu_check [kernels] [rows] [gradients] [tuning] [runs]
-//! [methods] [labels] [mlp] [bert]` (all but the first if none is named). Prints a table; ends with code 1 if a number
-//! is not as near to the host's as it should be, or if the GPU fails.
+//! [methods] [labels] [mlp] [bert]` (all but the first if none is named). Prints a table; ends with code 1 if
+//! a number is not as near to the host's as it should be, or if the GPU fails.
 #[path = "parts/labels.rs"]
 mod labels;
 

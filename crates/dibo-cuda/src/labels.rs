@@ -1,5 +1,5 @@
-//! Wrong labels of texts with a BERT on the device: texts pass through all agents' models there, at once; what
-//! flows back from their scores, a few numbers a text, is decided by the host's own code.
+//! Wrong labels of texts with a BERT on the device: texts pass through all agents' models there, at once;
+//! what flows back from their scores, a few numbers a text, is decided by the host's own code.
 use crate::batches::{Batch, Decide, Gradients, Pass, Place, Samples};
 use crate::bert::{DeviceBert, Sizes};
 use crate::gpu::Gpu;

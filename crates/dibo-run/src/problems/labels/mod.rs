@@ -481,10 +481,12 @@ impl Kind for LabelsProblem {
             }
         };
         let picture = export::picture(problem.clone(), &parts);
-        let pool = export::pool(parts.sites.clone(), parts.test.clone(), width);
+        // Token numbers would mean nothing to other programs.
+        let pool =
+            (!self.keys.trains_bert()).then(|| export::pool(parts.sites.clone(), parts.test.clone(), width));
         let warnings = agreed.warnings.clone();
         let export = export::export(problem.clone(), parts);
-        let finale = Finale { picture, export: Some(export), pool: Some(pool) };
+        let finale = Finale { picture, export: Some(export), pool };
         Ok(Built { problem: Numbers::F32(there, finale), data_bytes, note, warnings })
     }
 

@@ -1,5 +1,6 @@
-//! The same directions where the models lie elsewhere, such as on a GPU: there rows of all agents pass through
-//! their models at once; what flows back is decided here, by the code that the host's own passes use.
+//! The same directions where the models lie elsewhere, such as on a GPU: there rows of all agents pass
+//! through their models at once; what flows back is decided here, by the code that the host's own passes
+//! use.
 use super::batch::{Asked, Seen, row_of};
 use super::measure::Speaker;
 use super::{Labels, Way};
@@ -12,8 +13,8 @@ use crate::rows::Real;
 pub trait Passes {
     /// Passes rows of each agent's site through its model: its only one or y (0), or z (1). `head` gets the
     /// number of an agent among the owned ones, that of a row among the agent's, and the row's scores, in
-    /// whose place it leaves what flows back. The gradient by the model, plus `decay` times the model, becomes
-    /// the model's direction.
+    /// whose place it leaves what flows back. The gradient by the model, plus `decay` times the model,
+    /// becomes the model's direction.
     fn pass(
         &mut self,
         model: usize,
