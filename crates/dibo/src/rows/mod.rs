@@ -134,9 +134,8 @@ impl<T: Real> Rows<T> {
 
     /// All numbers with their padding, from wherever they lie.
     pub fn to_vec(&self) -> Vec<T> {
-        let Some(device) = self.device() else { return self.data.to_vec() };
-        let mut numbers = vec![T::ZERO; self.len()];
-        device.read(0, &mut numbers);
+        let mut numbers = Vec::new();
+        self.copy_to(&mut numbers);
         numbers
     }
 
