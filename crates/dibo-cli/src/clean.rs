@@ -406,7 +406,9 @@ impl Options {
         ]);
         let mut file = Table::new();
         file.insert("title".into(), "Which labels are wrong?".into());
-        file.insert("about".into(), ABOUT.into());
+        // Token numbers are not scaled.
+        let about = if self.trains_bert() { ABOUT.replace("sums for scaling, ", "") } else { ABOUT.into() };
+        file.insert("about".into(), about.into());
         file.insert("seeds".into(), Value::Array(vec![(self.seed as i64).into()]));
         file.insert("problem".into(), problem.into());
         file.insert("graph".into(), graph.into());

@@ -150,6 +150,15 @@ fn a_bert_is_trained_finds_wrong_labels_and_predicts() {
     assert!(!here.join("cleaned/model.onnx").exists());
     let listed = lines(&std::fs::read_to_string(here.join("cleaned/labels.csv")).unwrap());
     assert_eq!(listed.len(), 2 * 44);
+    // What is suspicious can be read.
+    let shown = lines(&std::fs::read_to_string(here.join("cleaned/suspicious.csv")).unwrap());
+    let table = std::fs::read_to_string(here.join(format!("{}.csv", shown[0][1]))).unwrap();
+    assert!(
+        table.contains(&format!("\n{},{},{},0\n", shown[0][0], shown[0][7], shown[0][2])),
+        "{:?}",
+        shown[0]
+    );
+    assert!(std::fs::read_to_string(here.join("cleaned/report.html")).unwrap().contains(&shown[0][7]));
     let right = listed.iter().filter(|l| (l[5] == "True") == wrong[&l[0]]).count();
     assert!(right >= 84, "{right} of 88 labels are judged rightly");
     // The model knows itself and says of a file what it said in the run, here the probability of the label.

@@ -60,6 +60,23 @@ fn lines(file: &Path) -> Vec<Vec<String>> {
     text.lines().map(|l| l.split(',').map(String::from).collect()).collect()
 }
 
+/// The first rows of the list stand beside what their tables have for them, in a file and in the report.
+fn suspicious_rows_are_shown(folder: &Path, labels: &[Vec<String>], page: &str) {
+    let tables: BTreeMap<String, Vec<String>> =
+        FILES.iter().flat_map(|file| lines(&folder.join(file))).map(|line| (line[0].clone(), line)).collect();
+    let suspicious = lines(&folder.join("cleaned/suspicious.csv"));
+    assert_eq!(suspicious.len(), 21);
+    assert_eq!(suspicious[0][7..], ["age", "marker a", "marker b", "ward"]);
+    for (line, listed) in suspicious[1..].iter().zip(&labels[1..]) {
+        let table = &tables[&line[0]];
+        assert_eq!(line[..7], listed[..]);
+        let number = |cell: &str| cell.parse::<f32>().ok();
+        assert!((0..3).all(|c| number(&line[7 + c]) == number(&table[1 + c])), "{line:?} {table:?}");
+        assert_eq!(line[10], table[4]);
+        assert!(page.contains(&format!("{}</td>", line[9])), "{line:?}");
+    }
+}
+
 #[test]
 fn five_files_become_a_list_a_model_and_a_report() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,6 +118,7 @@ fn five_files_become_a_list_a_model_and_a_report() {
         assert!(out.join(file).exists(), "{file}");
     }
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    suspicious_rows_are_shown(folder.path(), &labels, &page);
     // The report opens with the result: how many, by owner, which way and why, the rows; then the curves.
     let places = [
         "labels look wrong (",

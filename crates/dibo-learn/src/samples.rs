@@ -162,7 +162,7 @@ pub struct Samples {
     pub clean: Option<Vec<bool>>,
     /// True labels, where the file says.
     pub truth: Option<Words>,
-    /// Texts that are still to become numbers, where a column has that role; empty ones where missing.
+    /// Texts, which a language model turns into numbers, where a column has that role; empty where missing.
     pub texts: Option<Vec<String>>,
     /// Features in the order of the file.
     pub features: Vec<Feature>,

@@ -129,15 +129,15 @@ impl Agreed {
 /// Reads a file; texts become numbers.
 pub fn samples(file: &Path, roles: &Roles, bert: Option<&Bert>) -> Result<Samples> {
     let mut samples = dibo_learn::read(file, roles)?;
-    if let (Some(texts), Some(name)) = (samples.texts.take(), &roles.text) {
+    if let (Some(texts), Some(name)) = (&samples.texts, &roles.text) {
         let bert = bert.with_context(|| {
             format!("column '{name}' has texts: --bert FOLDER (bert = \"FOLDER\") names a language model")
         })?;
         let (width, values) = match bert.trained {
-            false => crate::data::embeddings(&bert.folder, &texts, bert.tokens)?,
+            false => crate::data::embeddings(&bert.folder, texts, bert.tokens)?,
             true => {
                 text_alone(&samples, name)?;
-                (bert.tokens, crate::data::tokens(&bert.folder, &texts, bert.tokens)?)
+                (bert.tokens, crate::data::tokens(&bert.folder, texts, bert.tokens)?)
             }
         };
         samples.features.push(Feature::Numbers { name: name.clone(), width, values });
@@ -412,6 +412,23 @@ impl Own {
         match &self.given.samples.ids {
             Ids::Numbers => (row + 1).to_string(),
             Ids::Own(ids) => ids[row].clone(),
+        }
+    }
+
+    /// What its file says of a judged row in a column: its text, its word or its number. None for what is no
+    /// single value, such as an image.
+    pub fn cell(&self, place: usize, column: &str) -> Option<String> {
+        let (samples, row) = (&self.given.samples, self.row(place));
+        match samples.features.iter().find(|f| f.name() == column)? {
+            Feature::Category { words, .. } => Some(words.get(row).unwrap_or_default().to_string()),
+            Feature::Numbers { width: 1, values, .. } => {
+                Some(values[row]).map(|v| if v.is_nan() { String::new() } else { v.to_string() })
+            }
+            // The numbers that a language model makes of a text come last.
+            Feature::Numbers { .. } => {
+                let last = samples.features.last().is_some_and(|f| f.name() == column);
+                samples.texts.as_ref().filter(|_| last).map(|texts| texts[row].clone())
+            }
         }
     }
 

@@ -125,7 +125,9 @@ pub fn extras(out: &Path, manifest: &Manifest, pictures: Vec<Extra>) -> Result<V
         Some(Extra::new(title, Body::Table(table)))
     };
     let labels = lines(&folder.join("labels.csv"), usize::MAX)?;
-    let most = table("the most suspicious rows", labels.as_ref().map(suspicious));
+    // Results of before have no list of their own.
+    let own = lines(&folder.join("suspicious.csv"), SHOWN + 1)?;
+    let most = table("the most suspicious rows", own.as_ref().or(labels.as_ref()).map(suspicious));
     let owners = lines(&folder.join("owners.csv"), 201)?;
     let many = owners.as_ref().is_some_and(|owners| owners.len() > SHOWN + 1);
     let owners = table("labels by owner", owners.map(|owners| shares(&owners)));
@@ -146,7 +148,20 @@ fn capital(title: &str) -> String {
     first + letters.as_str()
 }
 
-/// The first rows of the list, as one reads them: few digits, and no column that says nothing new.
+/// Columns of their files that are shown of suspicious rows.
+const COLUMNS: usize = 6;
+
+/// Letters of a text that are shown.
+const LETTERS: usize = 280;
+
+/// The first letters of a text, up to the end of a word.
+fn beginning(text: &str) -> String {
+    let Some((end, _)) = text.char_indices().nth(LETTERS) else { return text.to_string() };
+    format!("{} …", text[..end].rsplit_once(' ').map_or(&text[..end], |(words, _)| words))
+}
+
+/// The first rows of the list, as one reads them: few digits, no column that says nothing new, and of many
+/// columns of their files the first.
 fn suspicious(labels: &Lines) -> Lines {
     let lines: Lines = labels.iter().take(SHOWN + 1).cloned().collect();
     let cell = |line: &Vec<String>, at: usize| line.get(at).cloned().unwrap_or_default();
@@ -154,12 +169,15 @@ fn suspicious(labels: &Lines) -> Lines {
     let (called, weighed) =
         (!all(&|line| cell(line, 5) == "True"), !all(&|line| cell(line, 6) == cell(line, 4)));
     let heads = ["id", "owner", "given", "suggested", "score", "looks wrong", "weight"];
-    let columns: Vec<usize> = (0..7).filter(|at| (*at != 5 || called) && (*at != 6 || weighed)).collect();
+    let of = lines.first().map_or(0, Vec::len).min(heads.len() + COLUMNS);
+    let columns: Vec<usize> = (0..of).filter(|at| (*at != 5 || called) && (*at != 6 || weighed)).collect();
     let short = |line: &Vec<String>, at: usize| match cell(line, at).parse() {
         Ok(value) if at == 4 || at == 6 => words::number(value),
-        _ => cell(line, at),
+        _ => beginning(&cell(line, at)),
     };
-    let head = columns.iter().map(|at| heads[*at].to_string()).collect();
+    let head =
+        columns.iter().map(|at| heads.get(*at).map_or_else(|| cell(&lines[0], *at), |h| h.to_string()));
+    let head = head.collect();
     let rows = lines.iter().skip(1).map(|line| columns.iter().map(|at| short(line, *at)).collect());
     std::iter::once(head).chain(rows).collect()
 }

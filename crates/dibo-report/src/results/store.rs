@@ -34,6 +34,7 @@ const OWN_FILES: &[&str] = &[
     "best.toml",
     "labels.csv",
     "labels.parquet",
+    "suspicious.csv",
     "cleaned.csv",
     "owners.csv",
     "noise.csv",

@@ -39,6 +39,7 @@ pub(super) fn export(problem: Arc<Labels<f32>>, parts: Sites) -> Export<f32> {
         let list = listed(&problem, &parts, &judged);
         write(&folder.join("labels.csv"), |file| labels(&list, file))?;
         labels_parquet(&list, &folder.join("labels.parquet"))?;
+        write(&folder.join("suspicious.csv"), |file| suspicious(&list, &parts, file))?;
         write(&folder.join("cleaned.csv"), |file| cleaned(&problem, &parts, &judged, file))?;
         cleaned_tables(&parts, &judged, folder)?;
         write(&folder.join("owners.csv"), |file| owners(&problem, &parts, &judged, file))?;
@@ -197,6 +198,8 @@ impl Sites {
 
 /// One line of the list.
 struct Listed {
+    /// Whose it is among those that are here, and which of its rows.
+    at: (usize, usize),
     id: String,
     owner: String,
     given: String,
@@ -218,6 +221,7 @@ fn listed(problem: &Labels<f32>, parts: &Sites, judged: &[Judged]) -> Vec<Listed
         let j = &judged[place];
         let (verdict, given) = (&j.verdicts[row], problem.site(j.agent).labels[row]);
         Listed {
+            at: (place, row),
             id: parts.own.get(place).map_or_else(|| row.to_string(), |o| o.id(row)),
             owner: parts.owner(place, j.agent),
             given: classes[given as usize].clone(),
@@ -233,18 +237,39 @@ fn listed(problem: &Labels<f32>, parts: &Sites, judged: &[Judged]) -> Vec<Listed
 const LISTED: [&str; 7] =
     ["id", "owner", "given_label", "predicted_label", "label_score", "is_label_issue", "weight"];
 
+impl Listed {
+    fn cells(&self) -> [String; 7] {
+        [
+            self.id.clone(),
+            self.owner.clone(),
+            self.given.clone(),
+            self.suggested.clone(),
+            format!("{:.6e}", self.score),
+            if self.suggested == self.given { "False" } else { "True" }.to_string(),
+            format!("{:.6e}", self.weight),
+        ]
+    }
+}
+
 fn labels(list: &[Listed], out: &mut Csv) -> Result<()> {
     out.write_record(LISTED)?;
-    for row in list {
-        out.write_record([
-            row.id.as_str(),
-            &row.owner,
-            &row.given,
-            &row.suggested,
-            &format!("{:.6e}", row.score),
-            if row.suggested == row.given { "False" } else { "True" },
-            &format!("{:.6e}", row.weight),
-        ])?;
+    list.iter().try_for_each(|row| Ok(out.write_record(row.cells())?))
+}
+
+/// So many rows stand in the list that shows what its reader judges by.
+const MOST: usize = 20;
+
+/// The first rows of the list with the texts, words and numbers that their files have for them.
+fn suspicious(list: &[Listed], parts: &Sites, out: &mut Csv) -> Result<()> {
+    let columns = &parts.agreed[0].encoding.columns;
+    let single = |name: &str| parts.own.iter().all(|own| own.cell(0, name).is_some());
+    let names =
+        Vec::from_iter(columns.iter().map(Encoded::name).filter(|n| !parts.own.is_empty() && single(n)));
+    out.write_record(LISTED.iter().copied().chain(names.iter().copied()))?;
+    for row in list.iter().take(MOST) {
+        let (place, at) = row.at;
+        let seen = names.iter().map(|name| parts.own[place].cell(at, name).unwrap_or_default());
+        out.write_record(row.cells().into_iter().chain(seen))?;
     }
     Ok(())
 }
