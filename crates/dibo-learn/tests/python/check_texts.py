@@ -41,7 +41,8 @@ def main():
         }
         probabilities, labels = session.run(["probabilities", "label"], inputs)
         for row, label, own in zip(probabilities, labels, said[start:]):
-            worst = max(worst, abs(row[classes.index(own["predicted_label"])] - float(own["probability"])))
+            found = float(row[classes.index(own["predicted_label"])])
+            worst = max(worst, abs(found - float(own["probability"])))
             others += classes[label] != own["predicted_label"]
     print(f"{len(texts)} texts of {min(lengths)} to {max(lengths)} tokens")
     print(f"probabilities: at most {worst:.3g}; {others} classes differ")
