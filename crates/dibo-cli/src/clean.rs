@@ -185,12 +185,15 @@ pub fn clean(registry: &Registry, mut options: Options) -> Result<ExitCode> {
     })?;
     if !told.is_empty() {
         let folder = out.display();
-        let (files, flags) = match (&options.text, &options.bert) {
-            (Some(text), Some(bert)) if options.trains_bert() => (
-                " holds the model, which has no ONNX,",
-                format!(" --text '{text}' --bert {}", bert.display()),
-            ),
-            _ => (" and model.onnx hold the model", String::new()),
+        let flags = match (&options.text, &options.bert) {
+            (Some(text), Some(bert)) if options.trains_bert() => {
+                format!(" --text '{text}' --bert {}", bert.display())
+            }
+            _ => String::new(),
+        };
+        let files = match out.join("model.onnx").exists() {
+            true => " and model.onnx hold the model",
+            false => " holds the model, which is too large for ONNX (2 GB),",
         };
         told += &format!(
             "{folder}/labels.csv lists all rows, the most suspicious first; \

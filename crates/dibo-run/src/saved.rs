@@ -1,7 +1,17 @@
-//! A BERT among the models that users take home: its sizes as files say them, and its predictions.
+//! Models that users take home; a BERT among them: its sizes as files say them, and its predictions.
 use anyhow::{Result, anyhow};
 use dibo::problem::learning::bert::{self, Bert, Pool};
 use dibo_learn::{Pooling, Prediction, Samples, SavedModel, Shape};
+use std::path::Path;
+
+/// Writes a model's files. One that is too large for some of them is no reason to lose the rest of a run: a
+/// line says so.
+pub fn save(model: &SavedModel, folder: &Path) -> Result<()> {
+    if let Some(left_out) = model.save(folder)? {
+        eprintln!("warning: {left_out}");
+    }
+    Ok(())
+}
 
 /// Its sizes in the words of files.
 pub fn sizes(bert: &Bert) -> dibo_learn::Bert {

@@ -53,12 +53,18 @@ impl Bert {
             ("heads", self.heads, MOST),
             ("intermediate", self.intermediate, MOST),
         ];
-        match sizes.into_iter().find(|(_, size, most)| !(1..=*most).contains(size)) {
-            Some((name, size, most)) => {
-                Err(format!("{name} of the BERT is {size}; it must be between 1 and {most}"))
-            }
-            None => Ok(()),
+        if let Some((name, size, most)) =
+            sizes.into_iter().find(|(_, size, most)| !(1..=*most).contains(size))
+        {
+            return Err(format!("{name} of the BERT is {size}; it must be between 1 and {most}"));
         }
+        if !self.hidden.is_multiple_of(self.heads) {
+            let (hidden, heads) = (self.hidden, self.heads);
+            return Err(format!(
+                "hidden of the BERT is {hidden}; it must be a multiple of its {heads} heads"
+            ));
+        }
+        Ok(())
     }
 
     /// Names, by which the Hugging Face hub knows them, and shapes of all tensors before the head, in the

@@ -72,15 +72,15 @@ pub(crate) struct Tensor {
 
 impl SavedModel {
     /// Writes `model.safetensors`, `model.json` and `model.onnx` into a folder, which is made if it is
-    /// missing; older files of these names are replaced, each at once. A BERT has no `model.onnx`.
+    /// missing; older files of these names are replaced, each at once.
     ///
-    /// A model that is too large for ONNX gives an error, but is saved in the other two files.
-    pub fn save(&self, folder: &Path) -> Result<(), ReadError> {
+    /// A model that is too large for ONNX (2 GB) is saved in the other two files; a line says so.
+    pub fn save(&self, folder: &Path) -> Result<Option<String>, ReadError> {
         self.save_within(folder, onnx::MOST)
     }
 
     /// With at most so many bytes of ONNX.
-    pub(super) fn save_within(&self, folder: &Path, onnx_most: usize) -> Result<(), ReadError> {
+    pub(super) fn save_within(&self, folder: &Path, onnx_most: usize) -> Result<Option<String>, ReadError> {
         self.check().map_err(|what| wrong(folder, format!("the model cannot be saved: {what}")))?;
         let description = Description::of(self);
         let json = |e: serde_json::Error| wrong(folder, format!("the model cannot be described: {e}"));
@@ -88,8 +88,8 @@ impl SavedModel {
         let pretty = serde_json::to_string_pretty(&description).map_err(json)? + "\n";
         let path = |name| folder.join(name);
         let tensors = pack(self, compact.clone()).map_err(|what| wrong(&path(TENSORS), what))?;
-        let is_bert = matches!(self.shape, Shape::Bert(_));
-        let onnx = if is_bert { None } else { onnx::encode(self, compact, onnx_most) };
+        let onnx = onnx::encode(self, compact, onnx_most);
+        let small = onnx.is_some();
 
         let failed = |path: &Path, e| wrong(path, format!("cannot be written: {e}"));
         std::fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
@@ -98,14 +98,13 @@ impl SavedModel {
         for (path, content) in contents.map(|(name, content)| (path(name), content)) {
             staged.push(Staged::new(path.clone(), content).map_err(|e| failed(&path, e))?);
         }
-        let whole = is_bert || staged.iter().all(|file| file.temporary.is_some());
         for mut file in staged {
             file.publish().map_err(|e| failed(&file.path, e))?;
         }
         sync_folder(folder).map_err(|e| failed(folder, e))?;
         let what =
             format!("more than the format's {onnx_most} bytes; the model is saved without, in {TENSORS}");
-        if whole { Ok(()) } else { Err(wrong(&path(ONNX), what)) }
+        Ok((!small).then(|| wrong(&path(ONNX), what).to_string()))
     }
 
     /// Reads a model from the folder into which it was saved, or from its `.safetensors` file alone.
@@ -127,6 +126,12 @@ impl SavedModel {
             return parse((&file, &content), None);
         }
         parse((&file, &content), Some((&json, &read(&json)?)))
+    }
+
+    /// What its tensors are called.
+    pub(crate) fn tensor_names(&self) -> Vec<String> {
+        let layout = layout(self.shape, self.encoding.width(), self.classes.len());
+        layout.into_iter().map(|(name, _)| name).collect()
     }
 
     /// Its weights as tensors.

@@ -1,11 +1,14 @@
 """Compares exported models with other programs: onnxruntime, PyTorch (where it is installed) and NumPy.
 
-Usage: check_export.py FOLDER, where `cargo run -p dibo-learn --example export_check -- FOLDER` has written.
+Usage: check_export.py FOLDER, written by `cargo run -p dibo-learn --example export_check -- FOLDER` or by
+`cargo run --release -p dibo-run --example bert_check -- FOLDER`. For what `dibo clean --model bert` left and
+`dibo predict` said there is check_texts.py.
 Needs onnx, onnxruntime, safetensors and numpy. Prints the largest differences; fails if a probability differs
 by more than 1e-5, or a label where its probability is not within that of another's.
 """
 
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -56,14 +59,49 @@ def softmax(scores):
     return powers / powers.sum(1, keepdims=True)
 
 
-def with_numpy(tensors, x):
+def with_numpy(tensors, x, architecture):
     """In double precision, with weights in PyTorch's order: outputs x inputs."""
     tensors = {name: value.astype(np.float64) for name, value in tensors.items()}
+    if architecture["kind"] == "bert":
+        return np.concatenate([bert(tensors, text, architecture["sizes"]) for text in x])
     x = x.astype(np.float64)
     if "linear.weight" in tensors:
         return softmax(x @ tensors["linear.weight"].T + tensors.get("linear.bias", 0))
     hidden = np.maximum(x @ tensors["hidden.weight"].T + tensors["hidden.bias"], 0)
     return softmax(hidden @ tensors["output.weight"].T + tensors["output.bias"])
+
+
+def bert(tensors, text, sizes):
+    """One text, without its padding, as the paper on BERT has it."""
+    ids = text[: np.flatnonzero(text)[-1] + 1].astype(np.int64)
+    heads = sizes["heads"]
+
+    def linear(name, x):
+        return x @ tensors[name + ".weight"].T + tensors[name + ".bias"]
+
+    def norm(name, x):
+        x = x - x.mean(-1, keepdims=True)
+        x = x / np.sqrt((x * x).mean(-1, keepdims=True) + sizes["epsilon"])
+        return x * tensors[name + ".LayerNorm.weight"] + tensors[name + ".LayerNorm.bias"]
+
+    def split(x):
+        return x.reshape(len(ids), heads, -1).transpose(1, 0, 2)
+
+    table = "embeddings.{}_embeddings.weight".format
+    x = tensors[table("word")][ids] + tensors[table("position")][: len(ids)] + tensors[table("token_type")][0]
+    x = norm("embeddings", x)
+    for number in range(sizes["layers"]):
+        at = f"encoder.layer.{number}."
+        q, k, v = (split(linear(f"{at}attention.self.{part}", x)) for part in ("query", "key", "value"))
+        look = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
+        look = np.exp(look - look.max(-1, keepdims=True))
+        context = (look / look.sum(-1, keepdims=True) @ v).transpose(1, 0, 2).reshape(x.shape)
+        x = norm(at + "attention.output", x + linear(at + "attention.output.dense", context))
+        up = linear(at + "intermediate.dense", x)
+        up = up * (1 + np.vectorize(math.erf)(up / math.sqrt(2))) / 2
+        x = norm(at + "output", x + linear(at + "output.dense", up))
+    pooled = x[:1] if sizes["pooling"] == "first" else x.mean(0, keepdims=True)
+    return softmax(linear("classifier", pooled))
 
 
 def with_torch(file, architecture, inputs, classes, x):
@@ -95,16 +133,19 @@ def with_onnxruntime(case, description, raw, encoded):
     columns = [next(iter(c.values())) for c in description["encoding"]["columns"]]
     assert json.loads(metadata["columns"]) == [c["name"] for c in columns]
     assert json.loads(metadata["widths"]) == [len(c.get("mean", c.get("words"))) for c in columns]
-    assert metadata["input"] == ("encoded" if raw is None else "features")
     session = onnxruntime.InferenceSession(case / "model.onnx", providers=["CPUExecutionProvider"])
-    assert [i.name for i in session.get_inputs()] == [metadata["input"]]
-    rows = encoded if raw is None else raw
-    scores, probabilities, labels = session.run(
-        ["scores", "probabilities", "label"], {metadata["input"]: rows}
-    )
-    assert labels.dtype == np.int64 and labels.shape == (len(rows),), labels.shape
-    one = session.run(["probabilities"], {metadata["input"]: rows[:1]})[0]
+    assert " ".join(i.name for i in session.get_inputs()) == metadata["input"]
+    if description["architecture"]["kind"] == "bert":
+        inputs = {"input_ids": encoded.astype(np.int64), "attention_mask": (encoded != 0).astype(np.int64)}
+    else:
+        inputs = {"features": raw} if raw is not None else {"encoded": encoded}
+    scores, probabilities, labels = session.run(["scores", "probabilities", "label"], inputs)
+    assert labels.dtype == np.int64 and labels.shape == (len(encoded),), labels.shape
+    # A row alone, without the padding that the others need, is the same.
+    used = int(np.flatnonzero(encoded[0])[-1]) + 1 if "input_ids" in inputs else None
+    one = session.run(["probabilities"], {name: rows[:1, :used] for name, rows in inputs.items()})[0]
     assert one.shape == (1, len(description["classes"]))
+    assert np.abs(one - probabilities[:1]).max() < LIMIT, case
     return probabilities, labels
 
 
@@ -126,11 +167,11 @@ def check(case, worst):
     with safe_open(case / "model.safetensors", "np") as file:
         assert json.loads(file.metadata()["dibo"]) == description
         tensors = {name: file.get_tensor(name) for name in file.keys()}
-    note("probabilities, NumPy in double precision", np.abs(own - with_numpy(tensors, encoded)).max())
-    if torch is not None:
-        found = with_torch(
-            case / "model.safetensors", description["architecture"], encoded.shape[1], classes, encoded
-        )
+    architecture = description["architecture"]
+    plain = with_numpy(tensors, encoded, architecture)
+    note("probabilities, NumPy in double precision", np.abs(own - plain).max())
+    if torch is not None and architecture["kind"] != "bert":
+        found = with_torch(case / "model.safetensors", architecture, encoded.shape[1], classes, encoded)
         note("probabilities, PyTorch", np.abs(own - found).max())
     found, labels = with_onnxruntime(case, description, raw, encoded)
     note("probabilities, onnxruntime", np.abs(own - found).max())

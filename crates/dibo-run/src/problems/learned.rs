@@ -40,7 +40,7 @@ pub(super) fn export<T: Real>(problem: &Learning<T>) -> Option<Export<T>> {
         }
         let about = BTreeMap::from([("dibo".to_string(), env!("CARGO_PKG_VERSION").to_string())]);
         let (encoding, classes) = (encoding.clone(), classes.clone());
-        SavedModel { shape, encoding, classes, weights, about }.save(folder)?;
+        crate::saved::save(&SavedModel { shape, encoding, classes, weights, about }, folder)?;
         let Some(upper) = upper else { return Ok(()) };
         match task {
             Task::Cleaning { .. } => {

@@ -174,12 +174,10 @@ fn save_model(problem: &Labels<f32>, parts: &Sites, weights: Vec<f32>, folder: &
     ]);
     if let Some(tokenizer) = &parts.tokenizer {
         about.insert(TOKENIZER.to_string(), tokenizer.clone());
-        about.insert("onnx".to_string(), "not written for a BERT".to_string());
     }
     let agreed = &parts.agreed[0];
     let (encoding, classes) = (agreed.encoding.clone(), agreed.classes.clone());
-    SavedModel { shape, encoding, classes, weights, about }.save(folder)?;
-    Ok(())
+    saved::save(&SavedModel { shape, encoding, classes, weights, about }, folder)
 }
 
 /// The word of a way in files.
