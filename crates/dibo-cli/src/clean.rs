@@ -75,26 +75,23 @@ pub struct Options {
     /// Ways to try: clean-only, noisy, rounds, noisy-rounds, em, em-own, joint, bilevel, bilevel-own,
     /// weights, class-weights, trust, tau, tau-columns, tau-classes, gold; with /given after a way with a
     /// noise matrix, it starts from given rows instead of checked ones; with /tau=0.01 it has that
-    /// regulariser
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "clean-only,noisy,rounds,noisy-rounds,em,em-own,joint,joint/given,bilevel"
-    )]
+    /// regulariser [default: clean-only,noisy,rounds,noisy-rounds,em,em-own,joint,joint/given,bilevel; with
+    /// --model bert clean-only,noisy,noisy-rounds,em/given,joint/given]
+    #[arg(long, value_delimiter = ',')]
     ways: Vec<String>,
     /// Learn the numbers of a training instead of looking for wrong labels: regularisers (one, one a column,
     /// one a class), weights of classes and trust in sites, beside a grid of regularisers
     #[arg(long, conflicts_with = "ways")]
     tune: bool,
-    /// Iterations [default: forty times through a site's rows, between 800 and 6000; with --model bert five
+    /// Iterations [default: forty times through a site's rows, between 800 and 6000; with --model bert eight
     /// times, between 100 and 2000]
     #[arg(long)]
     iterations: Option<usize>,
-    /// Step of the models at the start; it falls to a hundredth [default: by the number of features; 0.02
+    /// Step of the models at the start; it falls to a hundredth [default: by the number of features; 0.04
     /// with --model bert]
     #[arg(long)]
     step: Option<f64>,
-    /// Rows in a site's batch [default: 32; 8 with --model bert]
+    /// Rows in a site's batch [default: 32; 16 with --model bert]
     #[arg(long)]
     batch: Option<usize>,
     /// Chance of a link between two sites at a step, beside a ring
@@ -140,12 +137,24 @@ const TUNED: [&str; 10] = [
     "clean-only",
 ];
 
+/// What is tried unless somebody says what.
+const WAYS: [&str; 9] =
+    ["clean-only", "noisy", "rounds", "noisy-rounds", "em", "em-own", "joint", "joint/given", "bilevel"];
+
+/// The same with a BERT that is trained: a few checked rows are too few for it to begin with.
+const BERT_WAYS: [&str; 5] = ["clean-only", "noisy", "noisy-rounds", "em/given", "joint/given"];
+
 /// Cleans.
 pub fn clean(registry: &Registry, mut options: Options) -> Result<ExitCode> {
-    if options.tune {
+    let usual: &[&str] = match (options.tune, options.trains_bert()) {
+        (true, _) => &TUNED,
+        (false, true) => &BERT_WAYS,
+        (false, false) => &WAYS,
+    };
+    if options.ways.is_empty() {
         // Texts are one column.
-        let tuned = TUNED.iter().filter(|way| !options.trains_bert() || **way != "tau-columns");
-        options.ways = tuned.map(|way| way.to_string()).collect();
+        let known = usual.iter().filter(|way| !options.trains_bert() || **way != "tau-columns");
+        options.ways = known.map(|way| way.to_string()).collect();
     }
     let plan = options.plan()?;
     let text = plan.text(&options.ways, None)?;
@@ -263,7 +272,17 @@ impl Options {
 
     /// Rows in a batch: a text takes as long as thousands of rows of a table.
     fn batch(&self) -> usize {
-        self.batch.unwrap_or(if self.trains_bert() { 8 } else { 32 })
+        self.batch.unwrap_or(if self.trains_bert() { 16 } else { 32 })
+    }
+
+    /// Iterations for so many rows of the largest site, and how many of them no T is learned in.
+    fn length(&self, rows: usize) -> (usize, usize) {
+        // A pretrained model knows most of what it needs, and each iteration of it is long. Before it says
+        // more than a coin does, no T can be learned beside it.
+        let (times, least, most, start) =
+            if self.trains_bert() { (8, 100, 2000, 2) } else { (40, 800, 6000, 8) };
+        let iterations = self.iterations.unwrap_or((times * rows).div_ceil(self.batch()).clamp(least, most));
+        (iterations, iterations / start)
     }
 
     /// The regulariser: what a BERT learned before is not to be forgotten.
@@ -391,10 +410,8 @@ impl Options {
         put("tau", self.tau().into());
         put("held", HELD.into());
         let Shape { rows, width, held } = self.shape(image_size)?;
-        // A pretrained model knows most of what it needs, and each iteration of it is long.
-        let (times, least, most) = if self.trains_bert() { (5, 100, 2000) } else { (40, 800, 6000) };
-        let iterations = self.iterations.unwrap_or((times * rows).div_ceil(self.batch()).clamp(least, most));
-        put("warm", ((iterations / 8) as i64).into());
+        let (iterations, warm) = self.length(rows);
+        put("warm", (warm as i64).into());
         let by_width = (1.7 / (width.max(1) as f64).sqrt()).clamp(0.02, 0.2);
         let step = self.step.unwrap_or(if self.trains_bert() { BERT_STEP } else { by_width });
         ensure!(step > 0.0 && step.is_finite(), "--step is {step}; it must be above 0");
@@ -465,7 +482,7 @@ const MOST: usize = 1_000_000_000;
 const MOST_HIDDEN: usize = 1 << 20;
 
 /// A BERT's step: far larger ones forget what it learned before.
-const BERT_STEP: f64 = 0.02;
+const BERT_STEP: f64 = 0.04;
 
 /// The part of the checked rows that no training sees.
 const HELD: f64 = 0.2;

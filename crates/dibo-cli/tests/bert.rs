@@ -211,7 +211,7 @@ fn mistakes_are_told_in_a_line() {
     says(&[&CLEAN[..], &["--ways", "tau-columns"]].concat(), "means nothing to a BERT");
     says(&[&CLEAN[..], &["--peer", "true"]].concat(), "--peer gets no texts");
     let text = std::fs::read_to_string(here.join("e.toml")).unwrap();
-    assert!(text.contains("batch = 8") && text.contains("checked_batch = 8"), "{text}");
+    assert!(text.contains("batch = 16") && text.contains("checked_batch = 16"), "{text}");
     let without: String =
         text.lines().filter(|l| !l.starts_with("text =")).map(|l| format!("{l}\n")).collect();
     std::fs::write(here.join("e.toml"), without).unwrap();

@@ -118,14 +118,22 @@ impl Damage {
     }
 }
 
+/// Half of it on each of two threads.
 #[test]
 fn fuzz_readers() {
     let count: usize = std::env::var("DIBO_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000);
+    std::thread::scope(|scope| {
+        [1, 2].map(|seed| scope.spawn(move || damaged(seed, count.div_ceil(2)))).map(drop)
+    });
+}
+
+/// So many damaged inputs.
+fn damaged(seed: u64, count: usize) {
     let registry = Registry::new();
     let small: String = sensitivity().lines().take(45).map(|l| format!("{l}\n")).collect();
     let trace = TRACE.replace("100\n ]", "5\n ]");
     let folder = tempfile::tempdir().unwrap();
-    let mut damage = Damage(1);
+    let mut damage = Damage(seed);
     let (mut good, mut bad) = (0, 0);
     for i in 0..count {
         let result = match i % 4 {
