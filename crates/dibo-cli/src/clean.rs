@@ -285,6 +285,25 @@ impl Options {
         (iterations, iterations / start)
     }
 
+    /// From so many held-out rows on a run goes back to the iteration that does best on them. With fewer, the
+    /// best of many looks is the luckiest one: by four or five rows wrong ways were taken. A BERT swings
+    /// until its step has fallen: by 20 rows its best looks were mostly worse than its last.
+    fn enough(&self) -> usize {
+        if self.trains_bert() { 200 } else { 20 }
+    }
+
+    /// What is done, in words; token numbers are not scaled.
+    fn about(&self) -> String {
+        let sums = if self.trains_bert() { "" } else { "sums for scaling, " };
+        let enough = self.enough();
+        format!(
+            "Every site keeps its own rows. What leaves it are class names, column names, {sums}models and \
+            their trackers. Each way learns a common model over links that go one way and change at every \
+            step; a fifth of the checked rows is held out, and the way with the smallest loss on them is \
+            taken, at its best iteration if they are {enough} or more."
+        )
+    }
+
     /// The regulariser: what a BERT learned before is not to be forgotten.
     fn tau(&self) -> f64 {
         if self.trains_bert() { 1e-4 } else { 0.003 }
@@ -422,13 +441,11 @@ impl Options {
         let run = Table::from_iter([
             ("iterations".to_string(), Value::from(iterations as i64)),
             ("every".to_string(), ((iterations / EVALUATIONS).max(1) as i64).into()),
-            ("best".to_string(), if held < ENOUGH { "" } else { "held_loss" }.into()),
+            ("best".to_string(), if held < self.enough() { "" } else { "held_loss" }.into()),
         ]);
         let mut file = Table::new();
         file.insert("title".into(), "Which labels are wrong?".into());
-        // Token numbers are not scaled.
-        let about = if self.trains_bert() { ABOUT.replace("sums for scaling, ", "") } else { ABOUT.into() };
-        file.insert("about".into(), about.into());
+        file.insert("about".into(), self.about().into());
         file.insert("seeds".into(), Value::Array(vec![(self.seed as i64).into()]));
         file.insert("problem".into(), problem.into());
         file.insert("graph".into(), graph.into());
@@ -487,10 +504,6 @@ const BERT_STEP: f64 = 0.04;
 /// The part of the checked rows that no training sees.
 const HELD: f64 = 0.2;
 
-/// From so many held-out rows on a run goes back to the iteration that does best on them. With fewer, the
-/// best of many looks is the luckiest one: by four or five rows wrong ways were taken.
-const ENOUGH: usize = 20;
-
 /// How often a run looks at held-out rows.
 const EVALUATIONS: usize = 16;
 
@@ -503,11 +516,6 @@ struct Shape {
     /// Checked rows of all sites that are held out.
     held: usize,
 }
-
-const ABOUT: &str = "Every site keeps its own rows. What leaves it are class names, column names, sums for \
-    scaling, models and their trackers. Each way learns a common model over links that go one way and change \
-    at every step; a fifth of the checked rows is held out, and the way with the smallest loss on them is \
-    taken, at its best iteration if they are 20 or more.";
 
 /// One way as an `[[algorithm]]`.
 fn algorithm(name: &str, step: f64, iterations: usize) -> Result<String> {
