@@ -421,9 +421,8 @@ impl Own {
         let (samples, row) = (&self.given.samples, self.row(place));
         match samples.features.iter().find(|f| f.name() == column)? {
             Feature::Category { words, .. } => Some(words.get(row).unwrap_or_default().to_string()),
-            Feature::Numbers { width: 1, values, .. } => {
-                Some(values[row]).map(|v| if v.is_nan() { String::new() } else { v.to_string() })
-            }
+            Feature::Numbers { width: 1, values, .. } if values[row].is_nan() => Some(String::new()),
+            Feature::Numbers { width: 1, values, .. } => Some(values[row].to_string()),
             // The numbers that a language model makes of a text come last.
             Feature::Numbers { .. } => {
                 let last = samples.features.last().is_some_and(|f| f.name() == column);

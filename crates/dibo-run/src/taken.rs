@@ -175,9 +175,8 @@ fn suspicious(labels: &Lines) -> Lines {
         Ok(value) if at == 4 || at == 6 => words::number(value),
         _ => beginning(&cell(line, at)),
     };
-    let head =
-        columns.iter().map(|at| heads.get(*at).map_or_else(|| cell(&lines[0], *at), |h| h.to_string()));
-    let head = head.collect();
+    let name = |at: &usize| heads.get(*at).map_or_else(|| cell(&lines[0], *at), |head| head.to_string());
+    let head = columns.iter().map(name).collect();
     let rows = lines.iter().skip(1).map(|line| columns.iter().map(|at| short(line, *at)).collect());
     std::iter::once(head).chain(rows).collect()
 }
