@@ -22,6 +22,11 @@ pub trait Transport: Send {
     fn receive(&mut self, wait: Duration) -> Option<Bytes>;
     /// Time since some beginning.
     fn now(&self) -> Duration;
+    /// Processes whose connection has closed since this was last asked and is not back, as far as the carrier
+    /// notices: hints, not proofs.
+    fn closed(&mut self) -> Vec<u32> {
+        Vec::new()
+    }
 }
 
 impl<Tr: Transport + ?Sized> Transport for Box<Tr> {
@@ -33,6 +38,9 @@ impl<Tr: Transport + ?Sized> Transport for Box<Tr> {
     }
     fn now(&self) -> Duration {
         (**self).now()
+    }
+    fn closed(&mut self) -> Vec<u32> {
+        (**self).closed()
     }
 }
 
@@ -134,5 +142,9 @@ impl<Tr: Transport> Transport for Faulty<Tr> {
 
     fn now(&self) -> Duration {
         self.inner.now()
+    }
+
+    fn closed(&mut self) -> Vec<u32> {
+        self.inner.closed()
     }
 }

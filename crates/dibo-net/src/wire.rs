@@ -2,7 +2,7 @@
 //! with certificates on both sides, unless all stay on this machine or the user insists.
 use crate::transport::{To, Transport};
 use bytes::Bytes;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use zenoh::Wait;
 use zenoh::bytes::ZBytes;
 use zenoh::config::Config;
 use zenoh::qos::CongestionControl;
-use zenoh::sample::Locality;
+use zenoh::sample::{Locality, SampleKind};
 
 /// How to reach the others.
 #[derive(Clone, Debug, Default)]
@@ -252,7 +252,9 @@ pub struct Wire {
     inbox: Arc<Inbox>,
     writers: HashMap<To, Writer>,
     began: Instant,
-    _subscribers: [zenoh::pubsub::Subscriber<()>; 2],
+    _subscribers: [zenoh::pubsub::Subscriber<()>; 3],
+    /// Shows the others that this process is there, for as long as they are connected with it.
+    _alive: zenoh::liveliness::LivelinessToken,
 }
 
 /// Packets that wait to be looked at. When they are many, Zenoh waits, and so do the senders; once nobody
@@ -268,6 +270,8 @@ struct Waiting {
     queue: VecDeque<Bytes>,
     bytes: usize,
     closed: bool,
+    /// Processes whose connection has closed, until somebody asks.
+    gone: BTreeSet<u32>,
 }
 
 impl Inbox {
@@ -286,6 +290,14 @@ impl Inbox {
             drop(inside);
             self.changed.notify_all();
         }
+    }
+
+    fn notice(&self, process: u32, gone: bool) {
+        let mut inside = self.lock();
+        match gone {
+            true => inside.gone.insert(process),
+            false => inside.gone.remove(&process),
+        };
     }
 
     fn take(&self, wait: Duration) -> Option<Bytes> {
@@ -346,8 +358,21 @@ impl Wire {
             );
             declared.wait().map_err(|e| format!("cannot listen to {key}: {e}"))
         };
-        let subscribers =
-            [subscribe(format!("dibo/{network}/all"))?, subscribe(format!("dibo/{network}/to/{process}"))?];
+        let (all, own) = (format!("dibo/{network}/all"), format!("dibo/{network}/to/{process}"));
+        let (alive, noticed) = (format!("dibo/{network}/alive"), inbox.clone());
+        let others = session
+            .liveliness()
+            .declare_subscriber(format!("{alive}/*"))
+            .callback(move |sample| {
+                let name = sample.key_expr().as_str();
+                let process = name.rsplit('/').next().and_then(|name| name.parse().ok());
+                process.into_iter().for_each(|p| noticed.notice(p, sample.kind() == SampleKind::Delete));
+            })
+            .wait()
+            .map_err(|e| format!("cannot listen to {alive}: {e}"))?;
+        let subscribers = [subscribe(all)?, subscribe(own)?, others];
+        let token = session.liveliness().declare_token(format!("{alive}/{process}")).wait();
+        let token = token.map_err(|e| format!("cannot say that this process is there: {e}"))?;
         let (session, network) = (session.clone(), network.to_string());
         let congestion =
             if role == Role::Client { CongestionControl::Drop } else { CongestionControl::Block };
@@ -359,6 +384,7 @@ impl Wire {
             writers: HashMap::new(),
             began: Instant::now(),
             _subscribers: subscribers,
+            _alive: token,
         })
     }
 }
@@ -454,6 +480,10 @@ impl Transport for Wire {
 
     fn now(&self) -> Duration {
         self.began.elapsed()
+    }
+
+    fn closed(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.inbox.lock().gone).into_iter().collect()
     }
 }
 

@@ -134,3 +134,24 @@ fn last_words_arrive() {
     }
     assert_eq!(heard, 100);
 }
+
+#[test]
+fn a_closed_connection_is_noticed() {
+    let listen = format!("tcp/localhost:{}", free_port());
+    let mine = endpoints(vec![listen.clone()], vec![], None).open().unwrap();
+    let mut to = Wire::new(&mine, "test", Role::Peer, 0).unwrap();
+    let other = endpoints(vec![], vec![listen], None).open().unwrap();
+    let mut from = Wire::new(&other, "test", Role::Peer, 7).unwrap();
+    assert!(hears(&mut from, &mut to, Duration::from_secs(10)));
+    assert_eq!(to.closed(), [0; 0]);
+    drop(from);
+    close(other);
+    let until = Instant::now() + Duration::from_secs(10);
+    let mut closed = Vec::new();
+    while closed.is_empty() && Instant::now() < until {
+        to.receive(Duration::from_millis(10));
+        closed = to.closed();
+    }
+    assert_eq!(closed, [7]);
+    assert_eq!(to.closed(), [0; 0], "it is said once");
+}

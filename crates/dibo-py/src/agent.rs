@@ -86,6 +86,8 @@ pub fn agent<'py>(
     let age = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     let settings = Settings {
         patience: Duration::try_from_secs_f64(patience).map_err(failed)?,
+        // Without checkpoints nobody can come back.
+        returns: false,
         identity: identity.map(|certificate| Arc::new(certificate) as Arc<dyn Identity>),
         ..Settings::new(sequence.agents(), own, digest, 0, age)
     };
@@ -151,7 +153,7 @@ fn meet_and_run<T: Number>(
     let session = endpoints.open()?;
     let wire = Wire::new(&session, &endpoints.network, Role::Peer, me)?;
     let stop = asked.stop.clone().unwrap_or_default();
-    let node: Shared = Arc::new(Mutex::new(Node::new(Box::new(wire), settings, stop.clone(), |_: &str| {})));
+    let node: Shared = Arc::new(Mutex::new(Node::new(Box::new(wire), settings, stop.clone(), warn)));
     serve(&node);
     lock(&node).meet()?;
     let network = Agents::new(node.clone(), sequence, own, links, Threads::new(asked.threads));
@@ -177,6 +179,16 @@ fn meet_and_run<T: Number>(
     drop(node);
     close(session);
     Ok(done)
+}
+
+/// What a person should know of the network goes to Python's `logging`.
+fn warn(what: &str) {
+    let said = Python::attach(|py| -> PyResult<()> {
+        let logger = py.import("logging")?.call_method1("getLogger", ("dibo",))?;
+        logger.call_method1("warning", ("%s", what)).map(drop)
+    });
+    // A handler that raises must not end the run.
+    said.unwrap_or_else(|error| Python::attach(|py| error.write_unraisable(py, None)));
 }
 
 /// Answers others while this process computes.

@@ -1,4 +1,5 @@
 //! How a process ends: with the others, or alone and for a reason that the others hear.
+use super::peer::Peer;
 use super::{GREETING, LEASE, Node, STOPPING, agents};
 use crate::packet::Kind;
 use crate::transport::To;
@@ -33,13 +34,10 @@ impl Node {
         loop {
             let now = self.line.now();
             // Those who are gone themselves are not waited for.
-            let there = |heard: Duration| now.saturating_sub(heard) < LEASE + GREETING;
-            let unaware: Vec<u32> = self
-                .peers
-                .iter()
-                .filter(|(_, p)| !p.heard_stop && !p.leaves && there(p.heard))
-                .map(|(name, _)| *name)
-                .collect();
+            let there = |p: &Peer| !p.closed && now.saturating_sub(p.heard) < LEASE + GREETING;
+            let is_unaware = |p: &Peer| !p.heard_stop && !p.leaves && there(p);
+            let unaware: Vec<u32> =
+                self.peers.iter().filter(|(_, p)| is_unaware(p)).map(|(name, _)| *name).collect();
             if unaware.is_empty() || now >= until {
                 return why;
             }
@@ -47,7 +45,7 @@ impl Node {
                 self.send(process, self.word(Kind::Stop), &text, &[]);
             }
             let again = (now + GREETING / 5).min(until);
-            while self.line.now() < again && self.peers.values().any(|p| !p.heard_stop && there(p.heard)) {
+            while self.line.now() < again && self.peers.values().any(is_unaware) {
                 let left = again.saturating_sub(self.line.now());
                 self.pump(left);
             }

@@ -51,6 +51,8 @@ pub struct Settings {
     pub limit: usize,
     /// Bytes of each other process's messages that may wait for their round.
     pub buffer: usize,
+    /// Whether this process may come back from checkpoints: the others keep what it would need.
+    pub returns: bool,
     /// Who this process is and whom it believes; without, anybody who reaches the network is believed.
     pub identity: Option<Arc<dyn Identity>>,
 }
@@ -72,6 +74,7 @@ impl Settings {
             wait: Duration::from_secs(600),
             limit: 1 << 30,
             buffer: 64 << 20,
+            returns: true,
             identity: None,
         }
     }
@@ -537,6 +540,9 @@ impl Node {
     /// Says that this process begins a round: what belongs to earlier ones is forgotten.
     pub fn begin(&mut self, round: u64) {
         self.round = round;
+        if !self.settings.returns {
+            self.safe = round;
+        }
         self.begun = Some(self.line.now());
         let Self { inbox, peers, taken_bytes, .. } = self;
         inbox.retain(|name, message| {
@@ -743,7 +749,9 @@ impl Node {
             None if *p == self.me() => "this process".into(),
             None => format!("agent {p}"),
         };
-        if silent > 3 * GREETING {
+        if peer.closed {
+            format!("{who} (its connection has closed; no sign of it for {})", seconds(silent))
+        } else if silent > 3 * GREETING {
             format!("{who} (no sign of it for {})", seconds(silent))
         } else if peer.waits.is_empty() {
             format!("{who} (computing in round {})", peer.round)
@@ -987,6 +995,28 @@ impl Node {
             }
             packet = self.line.receive(Duration::ZERO);
         }
+        self.note_closed();
+    }
+
+    /// Says at once whose connection has closed. They may come back, so they are waited for all the same.
+    fn note_closed(&mut self) {
+        let mut gone = Vec::new();
+        for process in self.line.closed() {
+            if let Some(peer) = self.peers.get_mut(&process).filter(|p| !p.leaves) {
+                peer.closed = true;
+                gone.extend_from_slice(&peer.owned);
+            }
+        }
+        if gone.is_empty() || self.failure.is_some() || self.told || self.leaves {
+            return;
+        }
+        gone.sort_unstable();
+        let (who, patience) = (agents(gone), seconds(self.settings.patience));
+        (self.log)(&format!(
+            "round {}: the connection to {who} has closed: the process has ended, or the link is down; waiting \
+            for it up to {patience} (--patience)",
+            self.round
+        ));
     }
 
     /// For a checkpoint: what others may still ask for, and the metrics so far.

@@ -89,6 +89,8 @@ pub(super) struct Peer {
     pub proven: bool,
     /// When it was last heard.
     pub heard: Duration,
+    /// Its connection has closed, and nothing has come of it since.
+    pub closed: bool,
     /// The round it is in.
     pub round: u64,
     /// Its messages of rounds before this one have left.
@@ -130,6 +132,7 @@ impl Peer {
             former: BTreeSet::new(),
             proven: false,
             heard: now,
+            closed: false,
             round: hello.round,
             posted: hello.posted,
             moved: now,

@@ -89,7 +89,7 @@ impl Node {
             }
         };
         peer.window.enter(packet.from.counter);
-        peer.heard = now;
+        (peer.heard, peer.closed) = (now, false);
         peer.proven |= packet.secured == Secured::Sealed;
         self.hear(from, &packet, body)
     }
@@ -115,6 +115,8 @@ impl Node {
             Kind::Stop => {
                 let why = String::from_utf8_lossy(&body);
                 let why = why.chars().filter(|c| !c.is_control()).take(1000).collect::<String>();
+                // It knows why, and leaves: it need not be told in turn.
+                peer.heard_stop = true;
                 // One that has finished needs nothing of this process, and this one nothing of it.
                 if !(self.done && peer.done) && self.failure.is_none() {
                     (self.failure, self.second_hand) = (Some(why), true);
@@ -338,6 +340,16 @@ impl Node {
         if self.failure.is_none() && !self.has(&name) {
             let clean: String = origin.chars().filter(|c| !c.is_control()).take(300).collect();
             let theirs = if clean.is_empty() { clean } else { format!(" (there: {clean})") };
+            if !self.settings.returns {
+                self.failure = Some(format!(
+                    "{} began anew, but keeps no checkpoints: {} no longer has its messages of round {}; \
+                    start all processes again",
+                    agents(self.settings.owned.iter().copied()),
+                    agents([name.sender as usize]),
+                    name.round
+                ));
+                return Ok(());
+            }
             let ours =
                 if self.origin.is_empty() { String::new() } else { format!(" (here: {})", self.origin) };
             self.failure = Some(format!(
@@ -418,7 +430,7 @@ impl Node {
             && same_job
         {
             if card.is_none() {
-                peer.heard = now;
+                (peer.heard, peer.closed) = (now, false);
                 peer.greets_again(hello, now);
                 peer.proven |= hello.known == self.settings.incarnation;
                 self.forget();

@@ -20,8 +20,10 @@ class Agent:
 
     ``train`` and ``val`` of the problem hold data of the own agents, and ``None`` for the others'.
     Endpoints are ``tls/HOST:PORT`` with ``certificates`` (a folder; `certificates` makes one for tests), or
-    ``tcp/`` on one machine. The iterates are the simulator's, to the bit. If one process fails, the others
-    raise its reason; after ``patience`` seconds without a sign of a process they give up."""
+    ``tcp/`` on one machine. The iterates are the simulator's, to the bit. If one process fails or
+    is interrupted, the others raise its reason within a second. If one is killed, they say so as soon
+    (``logging``, a warning of ``dibo``), since it may be the link that is down; after ``patience`` seconds
+    without a sign of it they give up. What the network has to say beside that goes to ``logging``, too."""
 
     def __init__(
         self,
