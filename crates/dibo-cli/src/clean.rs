@@ -137,21 +137,69 @@ const TUNED: [&str; 10] = [
     "clean-only",
 ];
 
-/// What is tried unless somebody says what.
-const WAYS: [&str; 9] =
-    ["clean-only", "noisy", "rounds", "noisy-rounds", "em", "em-own", "joint", "joint/given", "bilevel"];
+/// What a model does unless somebody says otherwise.
+struct Usual {
+    ways: &'static [&'static str],
+    /// Rows in a batch.
+    batch: usize,
+    /// Times through the rows of the largest site, and how few and how many iterations that may give.
+    times: usize,
+    least: usize,
+    most: usize,
+    /// The part of them that no T is learned in is one of so many.
+    warm: usize,
+    /// The step; none goes by the number of features.
+    step: Option<f64>,
+    /// The regulariser.
+    tau: f64,
+    /// From so many held-out rows on a run goes back to the iteration that does best on them. With fewer, the
+    /// best of many looks is the luckiest one: by four or five rows wrong ways were taken.
+    enough: usize,
+}
 
-/// The same with a BERT that is trained: a few checked rows are too few for it to begin with.
-const BERT_WAYS: [&str; 5] = ["clean-only", "noisy", "noisy-rounds", "em/given", "joint/given"];
+const OF_NUMBERS: Usual = Usual {
+    ways: &[
+        "clean-only",
+        "noisy",
+        "rounds",
+        "noisy-rounds",
+        "em",
+        "em-own",
+        "joint",
+        "joint/given",
+        "bilevel",
+    ],
+    batch: 32,
+    times: 40,
+    least: 800,
+    most: 6000,
+    warm: 8,
+    step: None,
+    tau: 0.003,
+    enough: 20,
+};
+
+/// A BERT that is trained. A few checked rows are too few for it to begin with; a text takes as long as
+/// thousands of rows of a table. It knows most of what it needs, and is not to forget it, as with
+/// far larger steps; before it says more
+/// than a coin does, no T can be learned beside it. It swings until its step has fallen: by 20 rows its best
+/// looks were mostly worse than its last.
+const OF_A_BERT: Usual = Usual {
+    ways: &["clean-only", "noisy", "noisy-rounds", "em/given", "joint/given"],
+    batch: 16,
+    times: 8,
+    least: 100,
+    most: 2000,
+    warm: 2,
+    step: Some(0.04),
+    tau: 1e-4,
+    enough: 200,
+};
 
 /// Cleans.
 pub fn clean(registry: &Registry, mut options: Options) -> Result<ExitCode> {
-    let usual: &[&str] = match (options.tune, options.trains_bert()) {
-        (true, _) => &TUNED,
-        (false, true) => &BERT_WAYS,
-        (false, false) => &WAYS,
-    };
     if options.ways.is_empty() {
+        let usual: &[&str] = if options.tune { &TUNED } else { options.usual().ways };
         // Texts are one column.
         let known = usual.iter().filter(|way| !options.trains_bert() || **way != "tau-columns");
         options.ways = known.map(|way| way.to_string()).collect();
@@ -270,43 +318,32 @@ impl Options {
         self.model == "bert"
     }
 
-    /// Rows in a batch: a text takes as long as thousands of rows of a table.
+    fn usual(&self) -> &'static Usual {
+        if self.trains_bert() { &OF_A_BERT } else { &OF_NUMBERS }
+    }
+
+    /// Rows in a batch.
     fn batch(&self) -> usize {
-        self.batch.unwrap_or(if self.trains_bert() { 16 } else { 32 })
+        self.batch.unwrap_or(self.usual().batch)
     }
 
     /// Iterations for so many rows of the largest site, and how many of them no T is learned in.
     fn length(&self, rows: usize) -> (usize, usize) {
-        // A pretrained model knows most of what it needs, and each iteration of it is long. Before it says
-        // more than a coin does, no T can be learned beside it.
-        let (times, least, most, start) =
-            if self.trains_bert() { (8, 100, 2000, 2) } else { (40, 800, 6000, 8) };
+        let Usual { times, least, most, warm, .. } = *self.usual();
         let iterations = self.iterations.unwrap_or((times * rows).div_ceil(self.batch()).clamp(least, most));
-        (iterations, iterations / start)
-    }
-
-    /// From so many held-out rows on a run goes back to the iteration that does best on them. With fewer, the
-    /// best of many looks is the luckiest one: by four or five rows wrong ways were taken. A BERT swings
-    /// until its step has fallen: by 20 rows its best looks were mostly worse than its last.
-    fn enough(&self) -> usize {
-        if self.trains_bert() { 200 } else { 20 }
+        (iterations, iterations / warm)
     }
 
     /// What is done, in words; token numbers are not scaled.
     fn about(&self) -> String {
         let sums = if self.trains_bert() { "" } else { "sums for scaling, " };
-        let enough = self.enough();
+        let enough = self.usual().enough;
         format!(
             "Every site keeps its own rows. What leaves it are class names, column names, {sums}models and \
             their trackers. Each way learns a common model over links that go one way and change at every \
             step; a fifth of the checked rows is held out, and the way with the smallest loss on them is \
             taken, at its best iteration if they are {enough} or more."
         )
-    }
-
-    /// The regulariser: what a BERT learned before is not to be forgotten.
-    fn tau(&self) -> f64 {
-        if self.trains_bert() { 1e-4 } else { 0.003 }
     }
 
     /// Refuses numbers and words that mean nothing, by the names of their flags: nobody has seen the
@@ -426,13 +463,13 @@ impl Options {
         if self.trains_bert() {
             put("checked_batch", (self.batch() as i64).into());
         }
-        put("tau", self.tau().into());
+        put("tau", self.usual().tau.into());
         put("held", HELD.into());
         let Shape { rows, width, held } = self.shape(image_size)?;
         let (iterations, warm) = self.length(rows);
         put("warm", (warm as i64).into());
         let by_width = (1.7 / (width.max(1) as f64).sqrt()).clamp(0.02, 0.2);
-        let step = self.step.unwrap_or(if self.trains_bert() { BERT_STEP } else { by_width });
+        let step = self.step.or(self.usual().step).unwrap_or(by_width);
         ensure!(step > 0.0 && step.is_finite(), "--step is {step}; it must be above 0");
         let graph = Table::from_iter([
             ("kind".to_string(), Value::from("cycle")),
@@ -441,7 +478,7 @@ impl Options {
         let run = Table::from_iter([
             ("iterations".to_string(), Value::from(iterations as i64)),
             ("every".to_string(), ((iterations / EVALUATIONS).max(1) as i64).into()),
-            ("best".to_string(), if held < self.enough() { "" } else { "held_loss" }.into()),
+            ("best".to_string(), if held < self.usual().enough { "" } else { "held_loss" }.into()),
         ]);
         let mut file = Table::new();
         file.insert("title".into(), "Which labels are wrong?".into());
@@ -497,9 +534,6 @@ const MOST: usize = 1_000_000_000;
 
 /// The most hidden units.
 const MOST_HIDDEN: usize = 1 << 20;
-
-/// A BERT's step: far larger ones forget what it learned before.
-const BERT_STEP: f64 = 0.04;
 
 /// The part of the checked rows that no training sees.
 const HELD: f64 = 0.2;

@@ -167,7 +167,8 @@ pub fn go(
     then: impl FnOnce(&Manifest) -> Result<()>,
 ) -> Result<ExitCode> {
     let How { threads, device, quiet, fresh, live } = how;
-    say!("{}", fold(&format!("{}: {}", experiment.name, experiment.title)));
+    let title = if experiment.title.is_empty() { String::new() } else { format!(": {}", experiment.title) };
+    say!("{}", fold(&format!("{}{title}", experiment.name)));
     let needed = check::needed(&experiment, threads, device.is_some(), out)?;
     check::before(&mut experiment)?;
     if experiment.watch {
