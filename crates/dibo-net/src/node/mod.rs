@@ -1013,8 +1013,8 @@ impl Node {
         gone.sort_unstable();
         let (who, patience) = (agents(gone), seconds(self.settings.patience));
         (self.log)(&format!(
-            "round {}: the connection to {who} has closed: the process has ended, or the link is down; waiting \
-            for it up to {patience} (--patience)",
+            "round {}: the connection to {who} has closed: the process has ended, or the link is down; \
+            waiting for it up to {patience} (--patience)",
             self.round
         ));
     }
