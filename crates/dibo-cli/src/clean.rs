@@ -180,10 +180,9 @@ const OF_NUMBERS: Usual = Usual {
 };
 
 /// A BERT that is trained. A few checked rows are too few for it to begin with; a text takes as long as
-/// thousands of rows of a table. It knows most of what it needs, and is not to forget it, as with
-/// far larger steps; before it says more
-/// than a coin does, no T can be learned beside it. It swings until its step has fallen: by 20 rows its best
-/// looks were mostly worse than its last.
+/// thousands of rows of a table. It knows most of what it needs, and is not to forget it, as it does with far
+/// larger steps; before it says more than a coin does, no T can be learned beside it. It swings until its
+/// step has fallen: by 20 rows its best looks were mostly worse than its last.
 const OF_A_BERT: Usual = Usual {
     ways: &["clean-only", "noisy", "noisy-rounds", "em/given", "joint/given"],
     batch: 16,
