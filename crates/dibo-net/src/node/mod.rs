@@ -1007,7 +1007,8 @@ impl Node {
                 gone.extend_from_slice(&peer.owned);
             }
         }
-        if gone.is_empty() || self.failure.is_some() || self.told || self.leaves {
+        // While all meet, two that connect to each other close one connection of the two.
+        if gone.is_empty() || !self.met || self.failure.is_some() || self.told || self.leaves {
             return;
         }
         gone.sort_unstable();
