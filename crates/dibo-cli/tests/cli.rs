@@ -252,6 +252,44 @@ fn a_stopped_run_goes_on_to_the_same_bits() {
     assert_eq!(values("whole"), values("parts"));
 }
 
+/// What was finished before is in the table of a run that stops before it comes to it.
+#[test]
+fn a_stopped_run_shows_what_was_finished_before() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("small.toml"), SMALL).unwrap();
+    let go = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dibo"));
+        command.current_dir(folder.path()).args([
+            "run",
+            "small.toml",
+            "--quiet",
+            "--out",
+            "o",
+            "--threads",
+            "1",
+        ]);
+        command.args(["--set", "run.iterations=400000", "--set", "run.every=400000"]);
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap()
+    };
+    assert!(go().wait().unwrap().success());
+    let runs = folder.path().join("o/runs");
+    let mut done: Vec<_> = std::fs::read_dir(&runs).unwrap().map(|f| f.unwrap().path()).collect();
+    done.retain(|file| file.extension().is_some_and(|e| e == "done"));
+    done.sort();
+    assert!(done.len() > 1);
+    std::fs::remove_file(&done[0]).unwrap();
+    // Interrupted in the first run, which is done again.
+    let mut child = go();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    child.wait().unwrap();
+    let manifest = std::fs::read_to_string(folder.path().join("o/manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    let finished = |run: &&serde_json::Value| run["outcome"] == "finished";
+    let finished = manifest["runs"].as_array().unwrap().iter().filter(finished).count();
+    assert!(finished >= done.len() - 1, "{finished} of {}", done.len());
+}
+
 /// However far the next evaluation is, a run that is told to stop keeps what it has.
 #[test]
 fn a_run_without_evaluations_stops_at_once_and_keeps_a_checkpoint() {

@@ -65,18 +65,17 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<(Manifest, Curv
                 let threads = Threads::new(inside);
                 loop {
                     let at = next.fetch_add(1, Relaxed);
-                    let Some((s, seed)) = jobs.get(at).copied().filter(|_| !stop::asked() && !failed())
-                    else {
-                        return;
-                    };
+                    let Some((s, seed)) = jobs.get(at).copied().filter(|_| !failed()) else { return };
                     let (kept, progress, alone) = (kept.as_path(), &progress, workers == 1);
                     let iterations = experiment.settings[s].run.iterations;
-                    let feed = options.live.as_ref().map(|live| live.begin(s, seed, iterations));
+                    let live = options.live.as_ref().filter(|_| !stop::asked());
+                    let feed = live.map(|live| live.begin(s, seed, iterations));
                     let job = Job { experiment, s, seed, kept, progress, alone, feed };
                     let result = job.go(&threads, device, &reused);
                     let mut error = error.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     match result {
-                        Ok(record) => {
+                        Ok(None) => {}
+                        Ok(Some(record)) => {
                             let count = done.fetch_add(1, Relaxed) + 1;
                             progress.set_message(format!("{count}/{} runs", jobs.len()));
                             *records[at].lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
@@ -214,8 +213,14 @@ impl Job<'_> {
         &self.experiment.settings[self.s]
     }
 
-    /// From where it was left.
-    fn go(&self, threads: &Threads, device: Option<&Accelerator>, reused: &AtomicUsize) -> Result<Finished> {
+    /// From where it was left. One that was asked to stop begins nothing, but what was finished before is
+    /// there.
+    fn go(
+        &self,
+        threads: &Threads,
+        device: Option<&Accelerator>,
+        reused: &AtomicUsize,
+    ) -> Result<Option<Finished>> {
         let digest = digest(self.experiment, self.setting(), self.seed, device)?;
         match unseal(&self.file("done"), &digest) {
             // What was taken home may have been moved away; then it is made again.
@@ -227,11 +232,15 @@ impl Job<'_> {
                         show_whole(feed, &record.0);
                     }
                     reused.fetch_add(1, Relaxed);
-                    return Ok(record);
+                    return Ok(Some(record));
                 }
             }
+            _ if stop::asked() => {}
             Kept::Damaged(what) => self.progress.say(&format!("{what}: this run is done again")),
             Kept::Missing | Kept::Another => {}
+        }
+        if stop::asked() {
+            return Ok(None);
         }
         allocator::begin();
         let place = Place { device, ..Place::new(&self.experiment.folder, threads) };
@@ -239,7 +248,7 @@ impl Job<'_> {
         if let Some(note) = &opened.built.note {
             self.progress.say(&format!("{}: {note}", self.setting().series.label));
         }
-        opened.visit(Going { job: self, digest, data_bytes: opened.built.data_bytes })
+        opened.visit(Going { job: self, digest, data_bytes: opened.built.data_bytes }).map(Some)
     }
 
     /// Whether this run leaves models and labels: of each setting the first seed's does.
