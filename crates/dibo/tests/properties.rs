@@ -357,8 +357,14 @@ fn one_pass_is_the_passes_one_after_the_other() {
             job(&mut a, &mut b);
             (a, b)
         };
-        assert!(run(&|a, b| a.diffuse(b, &eta, &m, &threads)) == (diffused.clone(), stepped.clone()));
-        assert!(run(&|a, b| a.extrapolate(b, &threads)) == (ahead.clone(), v.clone()));
+        for keeps in [false, true] {
+            let (mut a, mut b, mut kept) = (v.clone(), psi.clone(), made(4));
+            a.diffuse(&mut b, keeps.then_some(&mut kept), &eta, &m, &threads);
+            assert!(a == diffused && b == stepped && kept == if keeps { a } else { made(4) });
+            let (mut a, mut b, mut kept) = (v.clone(), psi.clone(), made(4));
+            a.extrapolate(&mut b, keeps.then_some(&mut kept), &threads);
+            assert!(a == ahead && b == v && kept == if keeps { a } else { made(4) });
+        }
         assert!(run(&|a, b| a.sub_scaled_change(b, &eta, &m, &threads)) == (corrected.clone(), m.clone()));
         assert!(run(&|a, b| a.blend(0.4, b, &threads)) == (mixed.clone(), psi.clone()));
     }

@@ -96,6 +96,7 @@ impl<T: Real> CellState<T> {
         self.movement.go(k, only, self.spec.eta(k), &mut self.v, &self.d, network)?;
         if let Some(radius) = self.spec.radius_z.filter(|_| only.is_none_or(|only| only == Z)) {
             self.v.keep_in_ball(Z, radius, network.threads());
+            self.movement.written();
         }
         Ok(())
     }

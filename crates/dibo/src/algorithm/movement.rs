@@ -34,6 +34,11 @@ impl<T: Real> Movement<T> {
         self.parts.iter_mut().filter(|p| p.moves(only)).for_each(|p| p.mixer.renewed());
     }
 
+    /// Hears that somebody else has written to v.
+    pub fn written(&mut self) {
+        self.parts.iter_mut().for_each(Part::written);
+    }
+
     /// v⁺ by the mixing rules along d, in as many rounds as the longest of them has.
     pub fn go(
         &mut self,
@@ -104,7 +109,9 @@ impl<T: Real> Movement<T> {
         all
     }
 
+    /// Whoever asks for it may write to it, and to v.
     pub fn memory(&mut self, d: &Stack<T, 3>) -> Vec<&mut Rows<T>> {
+        self.written();
         let mut all = Vec::new();
         for part in &mut self.parts {
             // What is still to be added is added first, here and in the run that resumes.

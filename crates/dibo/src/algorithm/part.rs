@@ -19,6 +19,8 @@ pub struct Own<T> {
     pub v: Rows<T>,
     pub d: Rows<T>,
     pub eta: Vec<T>,
+    /// Whether v is what the stack has.
+    current: bool,
 }
 
 impl<T: Real> Part<T> {
@@ -28,7 +30,7 @@ impl<T: Real> Part<T> {
         network.place(&mut rows, &[columns.len()]);
         take(&v.shared, &mut rows, columns.clone());
         let mixer = spec.mixing[variable].make(&rows, spec.share[variable]);
-        let own = Own { columns, d: rows.clone(), v: rows, eta: Vec::new() };
+        let own = Own { columns, d: rows.clone(), v: rows, eta: Vec::new(), current: true };
         Part { variable: Some(variable), mixer, own: Some(own) }
     }
 
@@ -63,7 +65,9 @@ impl<T: Real> Part<T> {
 
     pub fn gather(&mut self, v: &Rows<T>, d: &Rows<T>, eta: [f64; 3]) {
         if let (Some(own), Some(variable)) = (&mut self.own, self.variable) {
-            take(v, &mut own.v, own.columns.clone());
+            if !own.current {
+                take(v, &mut own.v, own.columns.clone());
+            }
             take(d, &mut own.d, own.columns.clone());
             let eta = T::of(eta[variable]);
             if own.eta.first() != Some(&eta) {
@@ -75,9 +79,15 @@ impl<T: Real> Part<T> {
     }
 
     pub fn scatter(&mut self, v: &mut Rows<T>) {
-        if let Some(own) = &self.own {
+        if let Some(own) = &mut self.own {
             v.copy_columns(own.columns.clone(), &own.v, 0);
+            own.current = true;
         }
+    }
+
+    /// Hears that somebody else has written to the stack.
+    pub fn written(&mut self) {
+        self.own.iter_mut().for_each(|own| own.current = false);
     }
 }
 

@@ -172,17 +172,17 @@ pub(crate) fn for_each_row<T: Send>(
     });
 }
 
-/// Calls `job(i, row, other row)` for every row; the others have the same layout.
-pub(crate) fn for_each_pair<T: Send>(
+/// Calls `job(i, rows)` for every row, with that row of each of some data of one layout.
+pub(crate) fn for_each_together<T: Send, const N: usize>(
     threads: &Threads,
     layout: &Layout,
-    [data, others]: [&mut [T]; 2],
-    job: impl Fn(usize, &mut [T], &mut [T]) + Sync,
+    all: [&mut [T]; N],
+    job: impl Fn(usize, [&mut [T]; N]) + Sync,
 ) {
-    let (data, others) = (Disjoint::new(data), Disjoint::new(others));
+    let all = all.map(Disjoint::new);
     threads.ranges(layout.count(), LEAST_NUMBERS / (layout.stride() + 1), |_, rows| {
         // SAFETY: as in `for_each_row`.
-        rows.for_each(|i| job(i, unsafe { data.get(layout.row(i)) }, unsafe { others.get(layout.row(i)) }));
+        rows.for_each(|i| job(i, all.each_ref().map(|data| unsafe { data.get(layout.row(i)) })));
     });
 }
 

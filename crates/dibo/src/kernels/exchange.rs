@@ -208,12 +208,16 @@ fn whole<T: Real>(
     workspace: &mut [Buffer<T>],
 ) {
     let Exchange { shape: (n, stride), mut pull, mut push, d, pending } = exchange;
-    let [old_v, old_t] = two(workspace, n * stride);
+    let [old_v, old_t] = workspace.first_chunk_mut().expect("two buffers at least");
+    let swap = |stack: &mut Buffer<T>, old: &mut Buffer<T>| {
+        old.resize(n * stride, T::ZERO);
+        std::mem::swap(stack, old);
+    };
     if let Some((v, _)) = &mut pull {
-        std::mem::swap(*v, old_v);
+        swap(v, old_v);
     }
     if let Some(t) = &mut push {
-        std::mem::swap(*t, old_t);
+        swap(t, old_t);
     }
     let least = if threads.count() == 1 {
         n

@@ -22,7 +22,7 @@ mod tuning;
 
 pub(crate) use bellman::{Block, Factors, PENALTY, SOBA, SOBA_ONLY, Tables, directions};
 pub(crate) use cpu::cpu_name;
-pub(crate) use disjoint::{Layout, for_each_pair, for_each_part, for_each_row, for_each_rows, update};
+pub(crate) use disjoint::{Layout, for_each_part, for_each_row, for_each_rows, for_each_together, update};
 pub(crate) use elementwise::*;
 pub(crate) use exchange::{Cut, Exchange, Links, Mixes, New};
 pub use gains::gains;

@@ -18,16 +18,16 @@ impl<T: Real> Ed<T> {
 impl<T: Real> Mixer<T> for Ed<T> {
     fn before(&mut self, _: usize, s: Step<'_, T>) {
         match &mut self.next {
-            None => s.v.diffuse(&mut self.psi, s.eta, s.m, s.threads),
+            None => s.v.diffuse(&mut self.psi, self.soft.room(), s.eta, s.m, s.threads),
             Some(next) => {
                 next.copy_from(s.v);
                 next.sub_scaled_columns(s.eta, s.m, s.threads);
                 s.v.add(next, s.threads);
                 s.v.add_scaled(-T::ONE, &self.psi, s.threads);
                 std::mem::swap(&mut self.psi, next);
+                self.soft.keep(s.v);
             }
         }
-        self.soft.keep(s.v);
     }
 
     fn after(&mut self, _: usize, s: Step<'_, T>) {

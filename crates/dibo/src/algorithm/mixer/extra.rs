@@ -21,15 +21,15 @@ impl<T: Real> Extra<T> {
 impl<T: Real> Mixer<T> for Extra<T> {
     fn before(&mut self, _: usize, s: Step<'_, T>) {
         match &mut self.next {
-            None => s.v.extrapolate(&mut self.old, s.threads),
+            None => s.v.extrapolate(&mut self.old, self.soft.room(), s.threads),
             Some(next) => {
                 next.copy_from(s.v);
                 self.old.scale_difference(T::ONE, s.v, s.threads);
                 s.v.add(&self.old, s.threads);
                 std::mem::swap(&mut self.old, next);
+                self.soft.keep(s.v);
             }
         }
-        self.soft.keep(s.v);
     }
 
     fn after(&mut self, _: usize, s: Step<'_, T>) {

@@ -19,6 +19,11 @@ impl<T: Real> Soft<T> {
         }
     }
 
+    /// Where to copy it, instead of [`keep`](Self::keep).
+    pub fn room(&mut self) -> Option<&mut Rows<T>> {
+        self.old.as_mut()
+    }
+
     /// v, which holds A v, becomes old + c (v − old).
     pub fn blend(&self, v: &mut Rows<T>, threads: &Threads) {
         if let Some(old) = &self.old {
