@@ -512,6 +512,36 @@ fn one_agent_runs_soba() {
     }
 }
 
+/// Where each variable has rows of its own, what shortens z is heard there.
+#[test]
+fn one_agent_keeps_z_in_its_ball_in_turns() {
+    let parameters = json!({"direction": "soba", "mixing": "gt", "sweep": "sequential", "radius_z": 0.02,
+        "eta_x": 0.02, "eta_y": 0.05, "eta_z": 0.04});
+    for problem in lone_problems() {
+        let start = random_start(&*problem, 24);
+        let path = run_alone("cell", parameters.clone(), &*problem, &start, 30);
+        let (mut x, mut y, mut z) = (start.x[0].clone(), start.y[0].clone(), start.v[0].clone());
+        let mut shortened = 0;
+        for (k, state) in path.iter().enumerate() {
+            for (name, expected) in [("x", &x), ("y", &y), ("z", &z)] {
+                assert_row(&of(state, name), expected, &format!("in turns, after {k}: {name}"));
+            }
+            y = minus(&y, 0.05, &grad_g(&*problem, 0, k, &x, &y).1);
+            let ((fx, fy), (_, yy)) =
+                (grad_f(&*problem, 0, k, &x, &y), products(&*problem, 0, k, &x, &y, &z));
+            z = minus(&z, 0.04, &minus(&yy, 1.0, &fy));
+            let norm = z.iter().map(|z| z * z).sum::<f64>().sqrt();
+            if norm > 0.02 {
+                z.iter_mut().for_each(|z| *z *= 0.02 / norm);
+                shortened += 1;
+            }
+            let (xy, _) = products(&*problem, 0, k, &x, &y, &z);
+            x = minus(&x, 0.02, &minus(&fx, 1.0, &xy));
+        }
+        assert!(shortened > 5, "the ball is small enough to matter: {shortened}");
+    }
+}
+
 #[test]
 fn one_agent_runs_gradient_descent() {
     let (eta, beta) = (0.05, 0.4);
