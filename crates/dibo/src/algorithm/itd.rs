@@ -1,6 +1,6 @@
 //! The inner loop of a double-loop method and its derivative (ITD), and what such a method says about itself.
 use super::descent::STEPS;
-use super::double_loop::DoubleLoop;
+use super::double_loop::{DoubleLoop, InnerStart};
 use super::{Axis, Descent, GraphNeeds, Method, Mixes, Needs, Parameters, Tier, Vectors};
 use crate::error::{Error, Result};
 use crate::network::Network;
@@ -119,10 +119,10 @@ impl<M: Method> Parameters for DoubleLoop<M> {
         (self.inner + 1) * self.method.rounds()
     }
 
-    /// The path of the inner loop is kept as well.
+    /// The path of the inner loop is kept as well, and where a fresh one begins.
     fn vectors(&self, _blocks: usize) -> Vectors {
-        let each = self.method.vectors(1);
-        Vectors { upper: each, lower: each + self.inner + 1, single: 0 }
+        let (each, fresh) = (self.method.vectors(1), self.inner_start == InnerStart::Fresh);
+        Vectors { upper: each, lower: each + self.inner + 1 + usize::from(fresh), single: 0 }
     }
 
     fn tiers(&self) -> Vec<Tier> {

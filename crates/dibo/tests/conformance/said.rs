@@ -19,10 +19,10 @@ fn room(entry: &Entry) -> [usize; 2] {
     match entry.name {
         // A gradient, or the one at the point that was left.
         "push-sgd" | "subgradient-push" | "push-saga" | "push-asgd" => [1, 0],
-        // The same for x and y, and y's path, which Push-ASGD remembers.
-        "dl-push-pull" => [0, INNER + 1],
-        "dl-push-sgd" | "dl-push-saga" => [1, 1 + INNER + 1],
-        "dl-push-asgd" => [1, 1],
+        // The same for x and y, where y begins, and its path, which Push-ASGD remembers.
+        "dl-push-pull" => [0, 1 + INNER + 1],
+        "dl-push-sgd" | "dl-push-saga" => [1, 2 + INNER + 1],
+        "dl-push-asgd" => [1, 2],
         // What the lazy W̃ blends with, and the next ψ or v.
         "exact-diffusion" | "extra" => [2, 0],
         // Fresh directions beside their averages.
