@@ -744,6 +744,38 @@ fn every_process_reads_its_own_file_and_the_bits_are_the_same() {
     }
 }
 
+/// What working together is worth, on own files: without links every site learns alone, and classes and scaling
+/// are the same as with links.
+#[test]
+fn own_files_show_what_each_site_does_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    sites(folder.path(), 60);
+    let more = ["--ways", "em", "--iterations", "150", "--write", "clean.toml"];
+    let command: Vec<&str> = ["clean"].into_iter().chain(FILES).chain(ROLES).chain(more).collect();
+    assert!(dibo(folder.path(), &command).status.success());
+    let file = folder.path().join("clean.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (before, graph) = text.split_once("[graph]").unwrap();
+    let (graph, after) = graph.split_once("\n\n").unwrap();
+    let together = graph.trim().lines().map(|line| format!("graph.{line}\n")).collect::<String>();
+    let cases = format!("[[case]]\n{together}\n[[case]]\ngraph.kind = \"none\"\n\n");
+    let (run, algorithms) = after.split_once("[[algorithm]]").unwrap();
+    std::fs::write(&file, format!("{before}{run}{cases}[[algorithm]]{algorithms}")).unwrap();
+    let run = dibo(folder.path(), &["run", "clean.toml", "--out", "o", "--quiet"]);
+    assert!(run.status.success(), "{}", words(&run));
+    let model = |s: usize| {
+        let text = std::fs::read_to_string(folder.path().join(format!("o/taken/{s}/model.json"))).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()
+    };
+    let (together, alone) = (model(0), model(1));
+    assert_eq!(together["classes"], alone["classes"]);
+    let sent = |s: &str| {
+        let last = lines(&folder.path().join("o/curves.csv")).into_iter().rfind(|l| l[0] == s).unwrap();
+        last[4].parse::<f64>().unwrap()
+    };
+    assert!(sent("0") > 0.0 && sent("1") == 0.0);
+}
+
 /// A peer that scores every row alike.
 #[cfg(unix)]
 const PEER: &str = r#"#!/bin/sh

@@ -7,7 +7,7 @@ use crate::setting::Setting;
 use anyhow::{Context, Result, bail, ensure};
 use dibo::algorithm::Algorithm;
 use dibo::engine::{self, Checkpoint, Plan, Record, Watch};
-use dibo::graph::Loss;
+use dibo::graph::{Loss, Static};
 use dibo::metrics::ALWAYS;
 use dibo::mixing::Sequence;
 use dibo::network::{Network, Simulated};
@@ -89,7 +89,9 @@ pub fn open<'a>(setting: &'a Setting, seed: u64, place: Place<'a>) -> Result<Ope
         ensure!(setting.parameters().on_device(), "{label} does not run on the GPU; leave --device away");
     }
     let Place { folder, threads, device, local, meeting } = place;
-    let (algorithm, links) = (&*setting.algorithm, &graphs);
+    // Sites that work alone agree once on classes and scaling all the same: else nothing could be compared.
+    let ring = setting.graph.apart().then(|| Sequence::uniform(Static::ring(graphs.agents())));
+    let (algorithm, links) = (&*setting.algorithm, ring.as_ref().unwrap_or(&graphs));
     let ask = Ask { seed, folder, threads, algorithm, device, links, local, meeting };
     let built = setting.problem.build(&ask).with_context(|| format!("{}: [problem]", setting.place))?;
     let opened = Opened { setting, seed, graphs, loss, built, place };

@@ -376,11 +376,16 @@ impl Graph {
     /// The window over which links together must connect all agents; `None` if the file says that they need
     /// not.
     pub fn window(&self, graphs: &dyn GraphSequence) -> Option<usize> {
-        match (self.common.allow_disconnected || self.kind.apart(), self.common.window) {
+        match (self.common.allow_disconnected || self.apart(), self.common.window) {
             (true, _) => None,
             (false, 0) => Some(self.kind.window(graphs).saturating_mul(self.common.turns)),
             (false, window) => Some(window),
         }
+    }
+
+    /// Whether every agent is alone.
+    pub fn apart(&self) -> bool {
+        self.kind.apart()
     }
 
     /// About how many links an iteration has.

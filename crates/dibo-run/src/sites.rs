@@ -11,6 +11,7 @@ use dibo_learn::{
 use rand::seq::SliceRandom;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -407,11 +408,11 @@ impl Own {
     }
 
     /// The user's name of a row that is judged.
-    pub fn id(&self, place: usize) -> String {
+    pub fn id(&self, place: usize) -> Cow<'_, str> {
         let row = self.given.rows[place] as usize;
         match &self.given.samples.ids {
-            Ids::Numbers => (row + 1).to_string(),
-            Ids::Own(ids) => ids[row].clone(),
+            Ids::Numbers => (row + 1).to_string().into(),
+            Ids::Own(ids) => ids[row].as_str().into(),
         }
     }
 

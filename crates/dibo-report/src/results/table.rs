@@ -8,6 +8,9 @@ use parquet::schema::types::Type;
 use std::path::Path;
 use std::sync::Arc;
 
+/// So many texts are copied at a time.
+const AT_A_TIME: usize = 4096;
+
 /// One column.
 pub enum Column<'a> {
     /// Words.
@@ -41,13 +44,16 @@ fn encoded(columns: &[(&str, Column<'_>)]) -> Result<Vec<u8>> {
     for (_, column) in columns {
         let mut out = group.next_column()?.context("a column too many")?;
         match column {
-            Column::Texts(texts) => {
+            // Texts are copied for the writer, some at a time.
+            Column::Texts(texts) => texts.chunks(AT_A_TIME).try_for_each(|texts| {
                 let texts: Vec<ByteArray> = texts.iter().map(|t| ByteArray::from(*t)).collect();
-                out.typed::<ByteArrayType>().write_batch(&texts, None, None)?
+                out.typed::<ByteArrayType>().write_batch(&texts, None, None).map(drop)
+            })?,
+            Column::Numbers(numbers) => {
+                out.typed::<DoubleType>().write_batch(numbers, None, None).map(drop)?
             }
-            Column::Numbers(numbers) => out.typed::<DoubleType>().write_batch(numbers, None, None)?,
-            Column::Flags(flags) => out.typed::<BoolType>().write_batch(flags, None, None)?,
-        };
+            Column::Flags(flags) => out.typed::<BoolType>().write_batch(flags, None, None).map(drop)?,
+        }
         out.close()?;
     }
     group.close()?;

@@ -10,6 +10,7 @@ use dibo::problem::learning::labels::Verdict;
 use dibo::problem::learning::{Labels, Model, Site};
 use dibo_learn::{Encoded, SavedModel, Shape};
 use dibo_report::results::{Column, write_table};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io::Write;
@@ -189,25 +190,30 @@ type Csv = csv::Writer<std::io::BufWriter<std::fs::File>>;
 
 impl Sites {
     /// What an agent is called, by its place among those that are here.
-    fn owner(&self, place: usize, agent: usize) -> String {
-        self.own.get(place).map_or_else(|| agent.to_string(), |o| o.owner.clone())
+    fn owner(&self, place: usize, agent: usize) -> Cow<'_, str> {
+        self.own.get(place).map_or_else(|| agent.to_string().into(), |o| o.owner.as_str().into())
+    }
+
+    /// What its owner calls a row that is judged.
+    fn id(&self, place: usize, row: usize) -> Cow<'_, str> {
+        self.own.get(place).map_or_else(|| row.to_string().into(), |o| o.id(row))
     }
 }
 
-/// One line of the list.
-struct Listed {
+/// One line of the list. There are as many as rows: what is known elsewhere is not copied.
+struct Listed<'a> {
     /// Whose it is among those that are here, and which of its rows.
     at: (usize, usize),
-    id: String,
-    owner: String,
-    given: String,
-    suggested: String,
+    id: Cow<'a, str>,
+    owner: Cow<'a, str>,
+    given: &'a str,
+    suggested: &'a str,
     score: f64,
     weight: f64,
 }
 
 /// The rows, the most suspicious first.
-fn listed(problem: &Labels<f32>, parts: &Sites, judged: &[Judged]) -> Vec<Listed> {
+fn listed<'a>(problem: &Labels<f32>, parts: &'a Sites, judged: &[Judged]) -> Vec<Listed<'a>> {
     let mut order: Vec<(usize, usize)> = Vec::new();
     for (place, j) in judged.iter().enumerate() {
         order.extend((0..j.verdicts.len()).map(|row| (place, row)));
@@ -220,10 +226,10 @@ fn listed(problem: &Labels<f32>, parts: &Sites, judged: &[Judged]) -> Vec<Listed
         let (verdict, given) = (&j.verdicts[row], problem.site(j.agent).labels[row]);
         Listed {
             at: (place, row),
-            id: parts.own.get(place).map_or_else(|| row.to_string(), |o| o.id(row)),
+            id: parts.id(place, row),
             owner: parts.owner(place, j.agent),
-            given: classes[given as usize].clone(),
-            suggested: classes[verdict.suggested as usize].clone(),
+            given: &classes[given as usize],
+            suggested: &classes[verdict.suggested as usize],
             score: verdict.score,
             weight: j.weights.as_ref().and_then(|w| w.get(row)).copied().unwrap_or(verdict.score),
         }
@@ -235,30 +241,30 @@ fn listed(problem: &Labels<f32>, parts: &Sites, judged: &[Judged]) -> Vec<Listed
 const LISTED: [&str; 7] =
     ["id", "owner", "given_label", "predicted_label", "label_score", "is_label_issue", "weight"];
 
-impl Listed {
-    fn cells(&self) -> [String; 7] {
+impl Listed<'_> {
+    fn cells(&self) -> [Cow<'_, str>; 7] {
         [
-            self.id.clone(),
-            self.owner.clone(),
-            self.given.clone(),
-            self.suggested.clone(),
-            format!("{:.6e}", self.score),
-            if self.suggested == self.given { "False" } else { "True" }.to_string(),
-            format!("{:.6e}", self.weight),
+            (*self.id).into(),
+            (*self.owner).into(),
+            self.given.into(),
+            self.suggested.into(),
+            format!("{:.6e}", self.score).into(),
+            if self.suggested == self.given { "False" } else { "True" }.into(),
+            format!("{:.6e}", self.weight).into(),
         ]
     }
 }
 
-fn labels(list: &[Listed], out: &mut Csv) -> Result<()> {
+fn labels(list: &[Listed<'_>], out: &mut Csv) -> Result<()> {
     out.write_record(LISTED)?;
-    list.iter().try_for_each(|row| Ok(out.write_record(row.cells())?))
+    list.iter().try_for_each(|row| Ok(out.write_record(row.cells().iter().map(|c| c.as_bytes()))?))
 }
 
 /// So many rows stand in the list that shows what its reader judges by.
 const MOST: usize = 20;
 
 /// The first rows of the list with the texts, words and numbers that their files have for them.
-fn suspicious(list: &[Listed], parts: &Sites, out: &mut Csv) -> Result<()> {
+fn suspicious(list: &[Listed<'_>], parts: &Sites, out: &mut Csv) -> Result<()> {
     let columns = &parts.agreed[0].encoding.columns;
     let single = |name: &str| parts.own.iter().all(|own| own.cell(0, name).is_some());
     let names =
@@ -267,18 +273,17 @@ fn suspicious(list: &[Listed], parts: &Sites, out: &mut Csv) -> Result<()> {
     for row in list.iter().take(MOST) {
         let (place, at) = row.at;
         let seen = names.iter().map(|name| parts.own[place].cell(at, name).unwrap_or_default());
-        out.write_record(row.cells().into_iter().chain(seen))?;
+        out.write_record(row.cells().into_iter().map(Cow::into_owned).chain(seen))?;
     }
     Ok(())
 }
 
-fn labels_parquet(list: &[Listed], file: &Path) -> Result<()> {
-    let texts = |of: fn(&Listed) -> &str| Column::Texts(list.iter().map(of).collect());
+fn labels_parquet(list: &[Listed<'_>], file: &Path) -> Result<()> {
     let columns = [
-        texts(|row| &row.id),
-        texts(|row| &row.owner),
-        texts(|row| &row.given),
-        texts(|row| &row.suggested),
+        Column::Texts(list.iter().map(|row| &*row.id).collect()),
+        Column::Texts(list.iter().map(|row| &*row.owner).collect()),
+        Column::Texts(list.iter().map(|row| row.given).collect()),
+        Column::Texts(list.iter().map(|row| row.suggested).collect()),
         Column::Numbers(list.iter().map(|row| row.score).collect()),
         Column::Flags(list.iter().map(|row| row.suggested != row.given).collect()),
         Column::Numbers(list.iter().map(|row| row.weight).collect()),
@@ -353,9 +358,8 @@ fn cleaned(problem: &Labels<f32>, parts: &Sites, judged: &[Judged], out: &mut Cs
     for (place, j) in judged.iter().enumerate() {
         let (owner, labels) = (parts.owner(place, j.agent), &problem.site(j.agent).labels);
         for (row, (verdict, given)) in j.verdicts.iter().zip(labels).enumerate() {
-            let id = parts.own.get(place).map_or_else(|| row.to_string(), |o| o.id(row));
-            let label = &classes[verdict.suggested as usize];
-            out.write_record([id.as_str(), &owner, label, &classes[*given as usize]])?;
+            let (id, label) = (parts.id(place, row), &classes[verdict.suggested as usize]);
+            out.write_record([&*id, &owner, label, &classes[*given as usize]])?;
         }
     }
     Ok(())
@@ -369,7 +373,7 @@ fn owners(problem: &Labels<f32>, parts: &Sites, judged: &[Judged], out: &mut Csv
         let suspicious = j.verdicts.iter().zip(&site.labels).filter(|(v, l)| v.suggested != **l).count();
         let rows = j.verdicts.len().max(1) as f64;
         out.write_record([
-            parts.owner(place, j.agent),
+            parts.owner(place, j.agent).into_owned(),
             site.given.to_string(),
             (site.rows() - site.given).to_string(),
             suspicious.to_string(),
@@ -398,7 +402,7 @@ fn decided(parts: &Sites, judged: &[Judged], out: &mut Csv) -> Result<()> {
             } else {
                 name.clone()
             };
-            out.write_record([parts.owner(place, j.agent), name, format!("{value:.6e}")])?;
+            out.write_record([&*parts.owner(place, j.agent), &name, &format!("{value:.6e}")])?;
         }
     }
     Ok(())
@@ -415,7 +419,7 @@ fn matrices(parts: &Sites, judged: &[Judged], out: &mut Csv) -> Result<()> {
         let owner = parts.owner(place, j.agent);
         if let Some(t) = &j.matrix {
             for (c, row) in t.chunks_exact(classes.len()).enumerate() {
-                let line = [owner.clone(), "learned".into(), classes[c].clone()];
+                let line = [owner.to_string(), "learned".into(), classes[c].clone()];
                 let numbers = row.iter().map(|v| format!("{v:.6}"));
                 out.write_record(line.into_iter().chain(numbers))?;
             }
@@ -425,7 +429,7 @@ fn matrices(parts: &Sites, judged: &[Judged], out: &mut Csv) -> Result<()> {
             counts[v.suggested as usize * classes.len() + *given as usize] += 1;
         }
         for (c, row) in counts.chunks_exact(classes.len()).enumerate() {
-            let line = [owner.clone(), "suggested".into(), classes[c].clone()];
+            let line = [owner.to_string(), "suggested".into(), classes[c].clone()];
             out.write_record(line.into_iter().chain(row.iter().map(|n| n.to_string())))?;
         }
     }
