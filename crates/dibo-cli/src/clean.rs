@@ -74,9 +74,10 @@ pub struct Options {
     hidden: usize,
     /// Ways to try: clean-only, noisy, rounds, noisy-rounds, em, em-own, joint, bilevel, bilevel-own,
     /// weights, class-weights, trust, tau, tau-columns, tau-classes, gold; with /given after a way with a
-    /// noise matrix, it starts from given rows instead of checked ones; with /tau=0.01 it has that
-    /// regulariser [default: clean-only,noisy,rounds,noisy-rounds,em,em-own,joint,joint/given,bilevel; with
-    /// --model bert clean-only,noisy,noisy-rounds,em/given,joint/given]
+    /// noise matrix, it starts from given rows instead of checked ones; with /sites after em, rows are judged
+    /// by how common each class is at their own site, too; with /tau=0.01 it has that regulariser
+    /// [default: clean-only,noisy,rounds,noisy-rounds,em,em-own,joint,joint/given,bilevel; with --model bert
+    /// clean-only,noisy,noisy-rounds,em/given,joint/given]
     #[arg(long, value_delimiter = ',')]
     ways: Vec<String>,
     /// Learn the numbers of a training instead of looking for wrong labels: regularisers (one, one a column,
@@ -558,8 +559,9 @@ fn algorithm(name: &str, step: f64, iterations: usize) -> Result<String> {
         let tau = word.strip_prefix("tau=").and_then(|v| v.parse::<f64>().ok());
         more += &match (word, tau) {
             ("given", _) => "from = \"given\"\n".to_string(),
+            ("sites", _) => "site_classes = true\n".to_string(),
             (_, Some(tau)) => format!("tau = {tau:?}\n"),
-            _ => bail!("way '{name}': '/{word}' means nothing; known are /given and /tau=NUMBER"),
+            _ => bail!("way '{name}': '/{word}' means nothing; known are /given, /sites and /tau=NUMBER"),
         };
     }
     let Ok(known) = serde_json::from_str::<Way>(&format!("\"{way}\"")) else {

@@ -23,7 +23,7 @@ pub(super) fn export(problem: Arc<Labels<f32>>, parts: Sites) -> Export<f32> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let mut judged = Vec::new();
         for (row, agent) in agents.iter().enumerate() {
-            let Some((w, t)) = problem.result(views, row) else { return Ok(()) };
+            let Some((w, noise)) = problem.result(views, row) else { return Ok(()) };
             // A diverged run has nothing to say.
             if w.iter().any(|v| !v.is_finite()) {
                 return Ok(());
@@ -34,8 +34,9 @@ pub(super) fn export(problem: Arc<Labels<f32>>, parts: Sites) -> Export<f32> {
             let upper = views.iter().find(|v| v.name == "x").filter(|_| problem.way().is_bilevel());
             let weights = upper.and_then(|v| problem.weights(*agent, &v.fetched(row)));
             let decided = upper.map(|v| problem.decided(&v.fetched(row))).unwrap_or_default();
-            let verdicts = problem.verdicts(*agent, &w, t.as_deref());
-            judged.push(Judged { agent: *agent, verdicts, weights, decided, matrix: t });
+            let verdicts = problem.verdicts(*agent, &w, noise.as_ref());
+            let matrix = noise.map(|noise| noise.t);
+            judged.push(Judged { agent: *agent, verdicts, weights, decided, matrix });
         }
         let list = listed(&problem, &parts, &judged);
         write(&folder.join("labels.csv"), |file| labels(&list, file))?;
@@ -110,8 +111,8 @@ pub(super) fn picture(problem: Arc<Labels<f32>>, parts: &Sites) -> Option<Pictur
     Some(Box::new(move |views| {
         let mut worst = Vec::new();
         for agent in 0..views.first()?.rows.count() {
-            let (w, t) = problem.result(views, agent)?;
-            let verdicts = problem.verdicts(agent, &w, t.as_deref());
+            let (w, noise) = problem.result(views, agent)?;
+            let verdicts = problem.verdicts(agent, &w, noise.as_ref());
             worst.extend(verdicts.into_iter().enumerate().map(|(row, v)| (agent, row, v)));
         }
         worst.retain(|(agent, row, v)| v.suggested != problem.site(*agent).labels[*row]);

@@ -163,11 +163,15 @@ struct OfWay {
     learn_tau: Option<bool>,
     /// The part of the checked rows that no training sees, instead of the problem's.
     held: Option<f64>,
+    /// With `em`: rows are judged by how common each class is at their own site, too, which each site finds out
+    /// from its rows alone.
+    site_classes: Option<bool>,
 }
 
 const LISTS: &[&str] = &["files", "checked_files", "features", "words", "image_size"];
 
-const OF_WAY: &[&str] = &["way", "tau", "warm", "matrix_rate", "checked_weight", "from", "learn_tau", "held"];
+const OF_WAY: &[&str] =
+    &["way", "tau", "warm", "matrix_rate", "checked_weight", "from", "learn_tau", "held", "site_classes"];
 
 /// The keys with the way of one algorithm.
 pub struct LabelsProblem {
@@ -205,6 +209,7 @@ impl LabelsProblem {
             ("from", of_way.from.is_some() && !way.has_matrix()),
             ("checked_weight", of_way.checked_weight.is_some() && way.is_bilevel() && way != Way::EmOwn),
             ("learn_tau", of_way.learn_tau.is_some() && !way.is_bilevel()),
+            ("site_classes", of_way.site_classes.is_some() && way != Way::Em),
         ];
         if let Some((key, _)) = idle.into_iter().find(|i| i.1) {
             return Err(algorithm.error(key, format!("{key} has no effect in this way")));
@@ -222,6 +227,7 @@ impl LabelsProblem {
             from: of_way.from.unwrap_or_default(),
             matrix_rate: of_way.matrix_rate.unwrap_or(rate),
             learn_tau: of_way.learn_tau.unwrap_or(false),
+            site_classes: of_way.site_classes.unwrap_or(false),
         };
         Ok(LabelsProblem { keys, way, choices })
     }

@@ -124,11 +124,9 @@ impl<T: Real> Labels<T> {
     /// `scores` gives those of rows of a site, or of the test rows, under an agent's model, by its number
     /// among these agents.
     pub fn own_sums_by(&self, agents: &[usize], numbers: &[Vec<T>], scores: &Scores<'_, T>) -> Vec<Vec<f64>> {
-        let ts = self.matrices(numbers);
         let of = |(row, agent): (usize, &usize)| {
             let own = |site: Option<usize>, rows: &[usize]| scores(row, site, rows);
-            let t = Some(ts[row].as_slice()).filter(|t| !t.is_empty());
-            self.sums_by(*agent, Speaker::Elsewhere(&own), t)
+            self.sums_by(*agent, Speaker::Elsewhere(&own), self.noise(&numbers[row]).as_ref())
         };
         agents.iter().enumerate().map(of).collect()
     }

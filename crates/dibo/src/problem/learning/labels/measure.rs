@@ -1,6 +1,6 @@
 //! What an agent can say of its own rows: how probable each given label is and what stands in its place; and
 //! the sums from which all agents' metrics are made, without a row leaving its agent.
-use super::{Labels, Way};
+use super::{Labels, NoiseMatrix, Way, site_classes};
 use crate::problem::learning::model::{pieces, softmax};
 use crate::problem::{Metric, Values};
 use crate::rows::{Real, View};
@@ -49,6 +49,15 @@ pub(super) fn list() -> Vec<Metric> {
 /// The most probable class.
 fn most(p: &[f64]) -> usize {
     (1..p.len()).fold(0, |best, c| if p[c] > p[best] { c } else { best })
+}
+
+/// Probabilities by how common classes are at their site, where that counts.
+fn mend<'a>(p: &'a [f64], factors: Option<&[f64]>, room: &'a mut Vec<f64>) -> &'a [f64] {
+    let Some(factors) = factors else { return p };
+    room.clear();
+    room.extend_from_slice(p);
+    site_classes::mend(room, factors);
+    room
 }
 
 /// The place of log-odds among the bins, which grow with their distance from 0.
@@ -128,18 +137,17 @@ impl<T: Real> Labels<T> {
     }
 
     /// An agent's model and T, from its variables.
-    fn parts<'a>(&self, (v, upper): (&'a [T], &'a [T])) -> (&'a [T], Option<Vec<f64>>) {
+    fn parts<'a>(&self, (v, upper): (&'a [T], &'a [T])) -> (&'a [T], Option<NoiseMatrix>) {
         let (w, rest) = v.split_at(self.net.width());
-        let numbers = if self.way.is_bilevel() { upper } else { rest };
-        (w, (self.way.has_matrix() && !numbers.is_empty()).then(|| self.matrix(numbers)))
+        (w, self.noise(if self.way.is_bilevel() { upper } else { rest }))
     }
 
     /// The model of one agent: its parameters, and its noise matrix where the way has one.
-    pub fn result(&self, views: &[View<'_, T>], row: usize) -> Option<(Vec<T>, Option<Vec<f64>>)> {
+    pub fn result(&self, views: &[View<'_, T>], row: usize) -> Option<(Vec<T>, Option<NoiseMatrix>)> {
         let measured = self.measured(views)?;
         let (w, upper) = measured.row(row);
-        let (w, t) = self.parts((&w, &upper));
-        Some((w.to_vec(), t))
+        let (w, noise) = self.parts((&w, &upper));
+        Some((w.to_vec(), noise))
     }
 
     /// Calls `see` with each of these rows of an agent's site, or of the test rows, and the model's
@@ -197,17 +205,47 @@ impl<T: Real> Labels<T> {
     }
 
     /// What one agent's model says of its given labels.
-    pub(super) fn judge(&self, agent: usize, model: Speaker<'_, T>, t: Option<&[f64]>) -> Vec<Verdict> {
+    pub(super) fn judge(
+        &self,
+        agent: usize,
+        model: Speaker<'_, T>,
+        noise: Option<&NoiseMatrix>,
+    ) -> Vec<Verdict> {
+        self.judge_by(agent, model, noise, self.site_factors(agent, model, noise).as_deref())
+    }
+
+    /// How much more common each class is at this site than at all, where that counts.
+    fn site_factors(
+        &self,
+        agent: usize,
+        model: Speaker<'_, T>,
+        noise: Option<&NoiseMatrix>,
+    ) -> Option<Vec<f64>> {
+        let (shares, given) = (noise?.shares.as_ref()?, self.sites[agent].given);
+        let mut p = Vec::with_capacity(given * self.net.classes);
+        self.probabilities(Some(agent), model, |j| j, given, |_, row| p.extend_from_slice(row));
+        Some(site_classes::factors(&p, shares))
+    }
+
+    fn judge_by(
+        &self,
+        agent: usize,
+        model: Speaker<'_, T>,
+        noise: Option<&NoiseMatrix>,
+        factors: Option<&[f64]>,
+    ) -> Vec<Verdict> {
         let (site, classes) = (&self.sites[agent], self.net.classes);
         let mut verdicts = Vec::with_capacity(site.given);
+        let mut mended = Vec::new();
         self.probabilities(
             Some(agent),
             model,
             |j| j,
             site.given,
             |row, p| {
+                let p = mend(p, factors, &mut mended);
                 let label = site.labels[row] as usize;
-                let pair = |c: usize| p[c] * t.map_or(1.0, |t| t[c * classes + label]);
+                let pair = |c: usize| p[c] * noise.map_or(1.0, |noise| noise.t[c * classes + label]);
                 let others: f64 = (0..classes).filter(|c| *c != label).map(pair).sum();
                 let own = pair(label);
                 let log_odds = own.max(f64::MIN_POSITIVE).ln() - others.max(f64::MIN_POSITIVE).ln();
@@ -220,8 +258,8 @@ impl<T: Real> Labels<T> {
 
     /// One agent's sums.
     pub(super) fn sums(&self, agent: usize, variables: (&[T], &[T])) -> Vec<f64> {
-        let (w, t) = self.parts(variables);
-        let mut sums = self.sums_by(agent, Speaker::Here(w), t.as_deref());
+        let (w, noise) = self.parts(variables);
+        let mut sums = self.sums_by(agent, Speaker::Here(w), noise.as_ref());
         // A diverged model's scores are not numbers; the loss must say so.
         if sums[2] > 0.0 && w.iter().any(|v| !v.f64().is_finite()) {
             sums[0] = f64::NAN;
@@ -230,17 +268,24 @@ impl<T: Real> Labels<T> {
     }
 
     /// The same, by whoever knows the model.
-    pub(super) fn sums_by(&self, agent: usize, model: Speaker<'_, T>, t: Option<&[f64]>) -> Vec<f64> {
+    pub(super) fn sums_by(
+        &self,
+        agent: usize,
+        model: Speaker<'_, T>,
+        noise: Option<&NoiseMatrix>,
+    ) -> Vec<f64> {
         let site = &self.sites[agent];
         let mut sums = vec![0.0; FIRST + 2 * BINS];
         let first = site.given + site.checked;
+        let factors = self.site_factors(agent, model, noise);
+        let mut mended = Vec::new();
         self.probabilities(
             Some(agent),
             model,
             |j| first + j,
             site.held(),
             |row, p| {
-                let label = site.labels[row] as usize;
+                let (p, label) = (mend(p, factors.as_deref(), &mut mended), site.labels[row] as usize);
                 sums[0] -= (TRUSTED * p[label] + (1.0 - TRUSTED) / p.len() as f64).ln();
                 sums[1] += f64::from(u8::from(most(p) == label));
                 sums[2] += 1.0;
@@ -261,7 +306,7 @@ impl<T: Real> Labels<T> {
                 },
             );
         }
-        for (row, v) in self.judge(agent, model, t).iter().enumerate() {
+        for (row, v) in self.judge_by(agent, model, noise, factors.as_deref()).iter().enumerate() {
             let suspicious = v.suggested != site.labels[row];
             sums[5] += 1.0;
             sums[6] += f64::from(u8::from(suspicious));

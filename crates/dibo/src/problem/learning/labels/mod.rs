@@ -20,6 +20,7 @@
 mod batch;
 mod elsewhere;
 mod measure;
+mod site_classes;
 
 use batch::{Asked, Loss, Seen};
 pub use elsewhere::{Passes, Teller};
@@ -192,6 +193,17 @@ pub struct Choices {
     pub matrix_rate: f64,
     /// The bilevel ways learn ln τ, too.
     pub learn_tau: bool,
+    /// EM's rows are judged by how common each class is at their own site, too.
+    pub site_classes: bool,
+}
+
+/// What a way knows of given labels beside its model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoiseMatrix {
+    /// T, row by row.
+    pub t: Vec<f64>,
+    /// The share of each true class among all rows, where rows are judged by that of their own site.
+    pub shares: Option<Vec<f64>>,
 }
 
 impl Default for Choices {
@@ -207,6 +219,7 @@ impl Default for Choices {
             from: From::Checked,
             matrix_rate: 1.0,
             learn_tau: false,
+            site_classes: false,
         }
     }
 }
@@ -402,6 +415,23 @@ impl<T: Real> Labels<T> {
             row.iter_mut().for_each(|v| *v /= sum);
         }
         t
+    }
+
+    /// What the numbers that stand for T say, where there are some. EM's are averages over the rows of all
+    /// sites, so they also tell how common each class is.
+    pub(super) fn noise(&self, numbers: &[T]) -> Option<NoiseMatrix> {
+        if numbers.is_empty() || !self.way.has_matrix() {
+            return None;
+        }
+        let classes = self.net.classes;
+        let shares = (self.choices.site_classes && self.way == Way::Em).then(|| {
+            let counts = numbers[..classes * classes].chunks_exact(classes);
+            let of = |row: &[T]| row.iter().map(|v| v.f64().max(0.0)).sum::<f64>() + 1e-6;
+            let shares: Vec<f64> = counts.map(of).collect();
+            let total: f64 = shares.iter().sum();
+            shares.iter().map(|share| share / total).collect()
+        });
+        Some(NoiseMatrix { t: self.matrix(numbers), shares })
     }
 
     /// The gradient of the mean given loss by T's logits, from what was seen.
@@ -798,8 +828,8 @@ impl Labels<f32> {
 
     /// What one agent's model, with T where there is one, says of its given labels, in order.
     #[inline(never)]
-    pub fn verdicts(&self, agent: usize, w: &[f32], t: Option<&[f64]>) -> Vec<Verdict> {
-        self.judge(agent, measure::Speaker::Here(w), t)
+    pub fn verdicts(&self, agent: usize, w: &[f32], noise: Option<&NoiseMatrix>) -> Vec<Verdict> {
+        self.judge(agent, measure::Speaker::Here(w), noise)
     }
 }
 

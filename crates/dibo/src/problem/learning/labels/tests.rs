@@ -473,12 +473,13 @@ fn sums_of_agents_are_the_metrics_of_all() {
     let p = p.test(test.clone());
     let v = random(SingleLevel::width(&p), 4);
     let t = softmax_rows(&v[p.net.width()..]);
+    let noise = NoiseMatrix { t: t.clone(), shares: None };
     let sums = crate::metrics::added((0..3).map(|i| p.sums(i, (&v, &[]))));
     let values = measure::values(&sums);
     let get = |name: &str| values.iter().find(|v| v.0 == name).map(|v| v.1).unwrap();
     let (mut samples, mut suspicious, mut right, mut rows) = (Vec::new(), 0.0, 0.0, 0.0);
     for (i, s) in p.sites.iter().enumerate() {
-        let verdicts = p.judge(i, measure::Speaker::Here(&v[..p.net.width()]), Some(&t));
+        let verdicts = p.judge(i, measure::Speaker::Here(&v[..p.net.width()]), Some(&noise));
         for (j, verdict) in verdicts.iter().enumerate() {
             let (q, g) = (probabilities(Model::Linear, &v, row(s, j)), s.labels[j] as usize);
             let pair: Vec<f64> = (0..3).map(|c| q[c] * t[c * 3 + g]).collect();
@@ -619,7 +620,7 @@ fn sums_are_those_of_the_agents_that_are_here() {
     // The model and the matrix to take home are those of a row.
     let (model, t) = private.result(&both, 1).unwrap();
     assert_eq!(model, w.row(1));
-    near(&t.expect("the way has a matrix"), &softmax_rows(x.row(1)));
+    near(&t.expect("the way has a matrix").t, &softmax_rows(x.row(1)));
     assert_eq!(single.result(&[View::whole("x", &w)], 0), Some((w.row(0).to_vec(), None)));
 }
 
@@ -847,4 +848,96 @@ fn a_teller_says_what_the_host_would() {
         }
         assert_eq!(own.verdicts(i, &w, None).len(), told.verdicts(i, &w, None).len());
     }
+}
+
+/// Shares of classes at a site by the definition, in as many rounds.
+fn shares_by_hand(rows: &[Vec<f64>], all: &[f64]) -> Vec<f64> {
+    let mut shares = all.to_vec();
+    for _ in 0..20 {
+        let mut next = vec![0.0; all.len()];
+        for p in rows {
+            let total: f64 = (0..all.len()).map(|c| p[c] * shares[c] / all[c]).sum();
+            (0..all.len()).for_each(|c| next[c] += p[c] * shares[c] / all[c] / total);
+        }
+        shares = (0..all.len()).map(|c| (next[c] + 10.0 * all[c]) / (rows.len() as f64 + 10.0)).collect();
+    }
+    shares
+}
+
+/// Where a site's own classes count, its rows are judged by probabilities times what is more common there, in
+/// the list and in the loss on held-out rows; test rows are nobody's.
+#[test]
+fn rows_are_judged_by_the_classes_of_their_site() {
+    let sites = sites(3);
+    let make = |site_classes: bool| {
+        let choices = Choices { site_classes, ..Choices::default() };
+        let p = Labels::new(sites.clone(), net(Model::Linear), Way::Em, choices, totals(&sites), 5);
+        let test = Arc::new(Site { given: 0, checked: 0, truth: Vec::new(), ..(*sites[2]).clone() });
+        p.unwrap().test(test)
+    };
+    let (plain, p): (Labels<f64>, Labels<f64>) = (make(false), make(true));
+    let mut v = random(SingleLevel::width(&p), 4);
+    let counts = &mut v[p.net.width()..];
+    counts.iter_mut().for_each(|count| *count = count.abs() + 0.01);
+    let all: Vec<f64> = counts.chunks(CLASSES).map(|row| row.iter().sum::<f64>()).collect();
+    let total: f64 = all.iter().sum();
+    let all: Vec<f64> = all.iter().map(|share| share / total).collect();
+    let noise = p.noise(&v[p.net.width()..]).expect("EM has a matrix");
+    let own = noise.shares.as_ref().expect("and knows the classes");
+    assert!(own.iter().zip(&all).all(|(a, b)| (a - b).abs() < 1e-5));
+    assert_eq!(plain.noise(&v[p.net.width()..]).expect("EM has a matrix").shares, None);
+    for (i, s) in p.sites.iter().enumerate() {
+        let q = |j: usize| probabilities(Model::Linear, &v, row(s, j));
+        let shares = shares_by_hand(&(0..s.given).map(q).collect::<Vec<_>>(), own);
+        let mended = |j: usize| {
+            let product: Vec<f64> =
+                q(j).iter().zip(shares.iter().zip(own)).map(|(q, (s, a))| q * s / a).collect();
+            let sum: f64 = product.iter().sum();
+            product.into_iter().map(|v| v / sum).collect::<Vec<f64>>()
+        };
+        for (j, verdict) in
+            p.judge(i, measure::Speaker::Here(&v[..p.net.width()]), Some(&noise)).iter().enumerate()
+        {
+            let (q, g) = (mended(j), s.labels[j] as usize);
+            let pair: Vec<f64> = (0..3).map(|c| q[c] * noise.t[c * 3 + g]).collect();
+            assert!((verdict.score - pair[g] / pair.iter().sum::<f64>()).abs() < 1e-12);
+            assert!(q.iter().all(|v| *v <= q[verdict.suggested as usize]));
+        }
+        let (sums, without) = (p.sums(i, (&v, &[])), plain.sums(i, (&v, &[])));
+        let held = s.given + s.checked..s.rows();
+        let loss: f64 = held.map(|j| -(0.95 * mended(j)[s.labels[j] as usize] + 0.05 / 3.0).ln()).sum();
+        assert!((sums[0] - loss).abs() < 1e-12, "{} {loss}", sums[0]);
+        assert!(s.held() == 0 || (sums[0] - without[0]).abs() > 1e-6);
+        assert_eq!(sums[3..5], without[3..5], "test rows");
+    }
+}
+
+/// A site whose rows are mostly of one class is found to be so, and one like all others is left alone.
+#[test]
+fn a_site_finds_out_its_classes() {
+    let all = [0.5, 0.3, 0.2];
+    let mut r = stream(9, Purpose::Instance, 0, 0);
+    // Rows about which a model is rather sure, of classes with these shares.
+    let mut rows = |shares: [f64; 3], count: usize| -> Vec<f64> {
+        let mut row = || {
+            let at: f64 = r.random();
+            let class = if at < shares[0] { 0 } else { 1 + usize::from(at >= shares[0] + shares[1]) };
+            let seen = if r.random::<f64>() < 0.7 { class } else { r.random_range(0..3) };
+            // By Bayes' rule among all rows.
+            let like = |c: usize| if c == seen { 0.8 } else { 0.1 };
+            let sum: f64 = (0..3).map(|c| all[c] * like(c)).sum();
+            (0..3).map(|c| all[c] * like(c) / sum).collect::<Vec<f64>>()
+        };
+        (0..count).flat_map(|_| row()).collect()
+    };
+    let shares = |p: &[f64]| -> Vec<f64> {
+        site_classes::factors(p, &all).iter().zip(all).map(|(r, all)| r * all).collect()
+    };
+    let near = |a: &[f64], b: [f64; 3], off: f64| a.iter().zip(b).all(|(a, b)| (a - b).abs() < off);
+    let (mostly, alike) = (shares(&rows([0.05, 0.05, 0.9], 20_000)), shares(&rows(all, 20_000)));
+    assert!(near(&mostly, [0.05, 0.05, 0.9], 0.02), "{mostly:?}");
+    assert!(near(&alike, all, 0.02), "{alike:?}");
+    // Nobody is judged by a handful of rows.
+    assert!(near(&shares(&rows([0.0, 0.0, 1.0], 2)), all, 0.15));
+    assert_eq!(site_classes::factors(&[], &all), [1.0; 3]);
 }
