@@ -76,8 +76,8 @@ pub struct Options {
     /// weights, class-weights, trust, tau, tau-columns, tau-classes, gold; with /given after a way with a
     /// noise matrix, it starts from given rows instead of checked ones; with /sites after em, rows are judged
     /// by how common each class is at their own site, too; with /tau=0.01 it has that regulariser
-    /// [default: clean-only,noisy,rounds,noisy-rounds,em,em-own,joint,joint/given,bilevel; with --model bert
-    /// clean-only,noisy,noisy-rounds,em/given,joint/given]
+    /// [default: clean-only,noisy,rounds,noisy-rounds,em/sites,em-own,joint,joint/given,bilevel; with --model
+    /// bert clean-only,noisy,noisy-rounds,em/given,joint/given]
     #[arg(long, value_delimiter = ',')]
     ways: Vec<String>,
     /// Learn the numbers of a training instead of looking for wrong labels: regularisers (one, one a column,
@@ -164,7 +164,7 @@ const OF_NUMBERS: Usual = Usual {
         "noisy",
         "rounds",
         "noisy-rounds",
-        "em",
+        "em/sites",
         "em-own",
         "joint",
         "joint/given",
@@ -571,6 +571,10 @@ fn algorithm(name: &str, step: f64, iterations: usize) -> Result<String> {
             .collect();
         bail!("there is no way '{way}'; known are {}", names.join(", "));
     };
+    ensure!(
+        known == Way::Em || !rest.split('/').any(|word| word == "sites"),
+        "way '{name}': /sites belongs to em, which knows how common each class is"
+    );
     let line =
         |start: f64| format!("{{ start = {start:?}, end = {:?}, over = {iterations} }}", start / 100.0);
     let head = format!("\n[[algorithm]]\nlabel = \"{name}\"\nway = \"{way}\"\n{more}");

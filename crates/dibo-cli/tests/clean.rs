@@ -341,6 +341,8 @@ fn mistakes_are_told_with_their_place() {
         (vec!["clean", "two.csv", "words.csv"], "column 'a'"),
         (vec!["clean", "one.csv"], "between 2 and 256 classes"),
         (site(&["--id", "patient", "--ways", "emm"]), "there is no way 'emm'"),
+        (site(&["--id", "patient", "--ways", "joint/sites"]), "way 'joint/sites': /sites belongs to em"),
+        (site(&["--id", "patient", "--ways", "em/often"]), "known are /given, /sites and /tau=NUMBER"),
         (site(&["--id", "patient", "--ways", "em"]), "nobody has a checked row"),
         (site(&["--clean", "ward"]), "column 'ward'"),
         (site(&["--categories", "20"]), "column 'patient'"),

@@ -7,6 +7,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("labels-fashion", include_str!("../experiments/labels-fashion.toml")),
     ("labels-cifar10n", include_str!("../experiments/labels-cifar10n.toml")),
     ("bad-sites", include_str!("../experiments/bad-sites.toml")),
+    ("site-classes", include_str!("../experiments/site-classes.toml")),
     ("policy", include_str!("../experiments/policy.toml")),
     ("sensitivity", include_str!("../experiments/sensitivity.toml")),
     ("rlnoise", include_str!("../experiments/rlnoise.toml")),
