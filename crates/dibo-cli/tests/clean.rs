@@ -746,8 +746,8 @@ fn every_process_reads_its_own_file_and_the_bits_are_the_same() {
     }
 }
 
-/// What working together is worth, on own files: without links every site learns alone, and classes and scaling
-/// are the same as with links.
+/// What working together is worth, on own files: without links every site learns alone, and classes and
+/// scaling are the same as with links.
 #[test]
 fn own_files_show_what_each_site_does_alone() {
     let folder = tempfile::tempdir().unwrap();

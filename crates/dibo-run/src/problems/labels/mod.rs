@@ -163,8 +163,8 @@ struct OfWay {
     learn_tau: Option<bool>,
     /// The part of the checked rows that no training sees, instead of the problem's.
     held: Option<f64>,
-    /// With `em`: rows are judged by how common each class is at their own site, too, which each site finds out
-    /// from its rows alone.
+    /// With `em`: rows are judged by how common each class is at their own site, too, which each site finds
+    /// out from its rows alone.
     site_classes: Option<bool>,
 }
 

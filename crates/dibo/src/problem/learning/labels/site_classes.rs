@@ -1,7 +1,7 @@
-//! How common each class is at one site. Sites differ in it: a hospital for children sees other diagnoses than
-//! one for the old. A model that all learn together knows how common classes are among all rows; what it says
-//! of a site's rows is mended by what that site finds out for itself, from its rows alone (Saerens, Latinne and
-//! Decaestecker, Neural Computation 2002).
+//! How common each class is at one site. Sites differ in it: a hospital for children sees other diagnoses
+//! than one for the old. A model that all learn together knows how common classes are among all rows; what
+//! it says of a site's rows is mended by what that site finds out for itself, from its rows alone (Saerens,
+//! Latinne and Decaestecker, Neural Computation 2002).
 
 /// Times through a site's rows.
 const TIMES: usize = 20;
