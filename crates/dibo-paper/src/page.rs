@@ -176,7 +176,7 @@ fn results(k: &Kept) -> String {
 
 /// What README says of the quick start, in the kept result's own numbers: the sites together and alone, and
 /// cleanlab with all rows in one place.
-pub fn labels_in_short(kept: &[Kept]) -> Option<[String; 3]> {
+pub fn labels_in_short(kept: &[Kept]) -> Option<[String; 4]> {
     let k = kept.iter().find(|k| k.name == "quickstart")?;
     let of = |metric: &'static str| move |e: &End| e.others.get(metric).copied();
     let (accuracy, auc) = (of("test_accuracy"), of("auc"));
@@ -189,6 +189,7 @@ pub fn labels_in_short(kept: &[Kept]) -> Option<[String; 3]> {
     Some([
         format!("an AUC of {} and classify {} %", shown(auc(together)?, 3), shown(accuracy(together)?, 1)),
         format!("alone at most {} %", shown(best, 1)),
+        format!("{} % of the labels are right", shown(of("right_after")(together)?, 1)),
         format!("{} and {} %", peer.get(1)?, peer.get(2)?),
     ])
 }
