@@ -52,12 +52,10 @@ fn most(p: &[f64]) -> usize {
 }
 
 /// Probabilities by how common classes are at their site, where that counts.
-fn mend<'a>(p: &'a [f64], factors: Option<&[f64]>, room: &'a mut Vec<f64>) -> &'a [f64] {
-    let Some(factors) = factors else { return p };
-    room.clear();
-    room.extend_from_slice(p);
-    site_classes::mend(room, factors);
-    room
+fn mend(p: &mut [f64], factors: Option<&[f64]>) {
+    if let Some(factors) = factors {
+        site_classes::mend(p, factors);
+    }
 }
 
 /// The place of log-odds among the bins, which grow with their distance from 0.
@@ -150,46 +148,33 @@ impl<T: Real> Labels<T> {
         Some((w.to_vec(), noise))
     }
 
-    /// Calls `see` with each of these rows of an agent's site, or of the test rows, and the model's
-    /// probabilities.
-    fn probabilities(
-        &self,
-        site: Option<usize>,
-        model: Speaker<'_, T>,
-        rows: impl Fn(usize) -> usize + Sync,
-        count: usize,
-        mut see: impl FnMut(usize, &[f64]),
-    ) {
+    /// The model's probabilities of the classes of these rows of an agent's site, or of the test rows.
+    fn probabilities(&self, site: Option<usize>, model: Speaker<'_, T>, rows: &[usize]) -> Vec<f64> {
         let (width, classes) = (self.net.numbers(), self.net.classes);
-        if count == 0 {
-            return;
+        let at = |agent: usize| &self.sites[agent];
+        let (false, Some(of)) = (rows.is_empty(), site.map(at).or(self.test.as_ref())) else {
+            return Vec::new();
+        };
+        let scores = match (model, &self.teller) {
+            (Speaker::Elsewhere(scores), _) => Some(scores(site, rows)),
+            (Speaker::Here(w), Some(teller)) => Some(teller.scores(site, w, rows)),
+            (Speaker::Here(_), None) => None,
+        };
+        let mut p = Vec::with_capacity(rows.len() * classes);
+        if let Some(scores) = scores {
+            p.resize(rows.len() * classes, 0.0);
+            let each = scores.chunks_exact(classes).zip(p.chunks_exact_mut(classes));
+            each.for_each(|(scores, p)| softmax(scores, p));
+            return p;
         }
-        let told = |all: &[usize]| match (model, &self.teller) {
-            (Speaker::Elsewhere(scores), _) => Ok(scores(site, all)),
-            (Speaker::Here(w), Some(teller)) => Ok(teller.scores(site, w, all)),
-            (Speaker::Here(w), None) => Err(w),
-        };
-        let all = Vec::from_iter((0..count).map(&rows));
-        let w = match told(&all) {
-            Err(w) => w,
-            Ok(scores) => {
-                let mut p = vec![0.0; classes];
-                for (row, scores) in all.iter().zip(scores.chunks_exact(classes)) {
-                    softmax(scores, &mut p);
-                    see(*row, &p);
-                }
-                return;
-            }
-        };
-        let Some(site) = site.map(|agent| &self.sites[agent]).or(self.test.as_ref()) else { return };
-        let all: Vec<_> = pieces(count, self.net.rows()).collect();
+        let Speaker::Here(w) = model else { return p };
+        let all: Vec<_> = pieces(rows.len(), self.net.rows()).collect();
         let told = Mutex::new(vec![Vec::new(); all.len()]);
         self.threads.ranges(all.len(), 1, |_, some| {
-            let mut s = self.net.scratch(count.max(1));
+            let mut s = self.net.scratch(rows.len());
             for i in some {
-                for (r, j) in all[i].clone().enumerate() {
-                    let row = rows(j);
-                    self.net.load_numbers(&mut s, r, &site.features[row * width..(row + 1) * width]);
+                for (r, row) in rows[all[i].clone()].iter().enumerate() {
+                    self.net.load_numbers(&mut s, r, &of.features[row * width..(row + 1) * width]);
                 }
                 self.net.forward(&mut s, all[i].len(), w);
                 let mut p = vec![0.0; all[i].len() * classes];
@@ -199,9 +184,8 @@ impl<T: Real> Labels<T> {
             }
         });
         let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
-        for (piece, told) in all.into_iter().zip(told) {
-            piece.zip(told.chunks_exact(classes)).for_each(|(j, p)| see(rows(j), p));
-        }
+        told.into_iter().for_each(|piece| p.extend_from_slice(&piece));
+        p
     }
 
     /// What one agent's model says of its given labels.
@@ -211,49 +195,31 @@ impl<T: Real> Labels<T> {
         model: Speaker<'_, T>,
         noise: Option<&NoiseMatrix>,
     ) -> Vec<Verdict> {
-        self.judge_by(agent, model, noise, self.site_factors(agent, model, noise).as_deref())
+        self.judged(agent, model, noise).0
     }
 
-    /// How much more common each class is at this site than at all, where that counts.
-    fn site_factors(
+    /// The same, with how much more common each class is at this site than at all, where that counts.
+    fn judged(
         &self,
         agent: usize,
         model: Speaker<'_, T>,
         noise: Option<&NoiseMatrix>,
-    ) -> Option<Vec<f64>> {
-        let (shares, given) = (noise?.shares.as_ref()?, self.sites[agent].given);
-        let mut p = Vec::with_capacity(given * self.net.classes);
-        self.probabilities(Some(agent), model, |j| j, given, |_, row| p.extend_from_slice(row));
-        Some(site_classes::factors(&p, shares))
-    }
-
-    fn judge_by(
-        &self,
-        agent: usize,
-        model: Speaker<'_, T>,
-        noise: Option<&NoiseMatrix>,
-        factors: Option<&[f64]>,
-    ) -> Vec<Verdict> {
+    ) -> (Vec<Verdict>, Option<Vec<f64>>) {
         let (site, classes) = (&self.sites[agent], self.net.classes);
-        let mut verdicts = Vec::with_capacity(site.given);
-        let mut mended = Vec::new();
-        self.probabilities(
-            Some(agent),
-            model,
-            |j| j,
-            site.given,
-            |row, p| {
-                let p = mend(p, factors, &mut mended);
-                let label = site.labels[row] as usize;
-                let pair = |c: usize| p[c] * noise.map_or(1.0, |noise| noise.t[c * classes + label]);
-                let others: f64 = (0..classes).filter(|c| *c != label).map(pair).sum();
-                let own = pair(label);
-                let log_odds = own.max(f64::MIN_POSITIVE).ln() - others.max(f64::MIN_POSITIVE).ln();
-                let score = own / (own + others).max(f64::MIN_POSITIVE);
-                verdicts.push(Verdict { score, log_odds, suggested: most(p) as u8 });
-            },
-        );
-        verdicts
+        let mut p = self.probabilities(Some(agent), model, &Vec::from_iter(0..site.given));
+        let factors =
+            noise.and_then(|noise| noise.shares.as_ref()).map(|shares| site_classes::factors(&p, shares));
+        let verdicts = p.chunks_exact_mut(classes).zip(&site.labels).map(|(p, label)| {
+            mend(p, factors.as_deref());
+            let label = *label as usize;
+            let pair = |c: usize| p[c] * noise.map_or(1.0, |noise| noise.t[c * classes + label]);
+            let others: f64 = (0..classes).filter(|c| *c != label).map(pair).sum();
+            let own = pair(label);
+            let log_odds = own.max(f64::MIN_POSITIVE).ln() - others.max(f64::MIN_POSITIVE).ln();
+            let score = own / (own + others).max(f64::MIN_POSITIVE);
+            Verdict { score, log_odds, suggested: most(p) as u8 }
+        });
+        (verdicts.collect(), factors)
     }
 
     /// One agent's sums.
@@ -274,39 +240,28 @@ impl<T: Real> Labels<T> {
         model: Speaker<'_, T>,
         noise: Option<&NoiseMatrix>,
     ) -> Vec<f64> {
-        let site = &self.sites[agent];
+        let (site, classes) = (&self.sites[agent], self.net.classes);
         let mut sums = vec![0.0; FIRST + 2 * BINS];
-        let first = site.given + site.checked;
-        let factors = self.site_factors(agent, model, noise);
-        let mut mended = Vec::new();
-        self.probabilities(
-            Some(agent),
-            model,
-            |j| first + j,
-            site.held(),
-            |row, p| {
-                let (p, label) = (mend(p, factors.as_deref(), &mut mended), site.labels[row] as usize);
-                sums[0] -= (TRUSTED * p[label] + (1.0 - TRUSTED) / p.len() as f64).ln();
-                sums[1] += f64::from(u8::from(most(p) == label));
-                sums[2] += 1.0;
-            },
-        );
+        let (verdicts, factors) = self.judged(agent, model, noise);
+        let held = Vec::from_iter(site.given + site.checked..site.rows());
+        let mut p = self.probabilities(Some(agent), model, &held);
+        for (row, p) in held.iter().zip(p.chunks_exact_mut(classes)) {
+            mend(p, factors.as_deref());
+            let label = site.labels[*row] as usize;
+            sums[0] -= (TRUSTED * p[label] + (1.0 - TRUSTED) / p.len() as f64).ln();
+            sums[1] += f64::from(u8::from(most(p) == label));
+            sums[2] += 1.0;
+        }
         if let Some(test) = &self.test {
             // Each agent tries its own model on every n-th row: together they try all rows.
-            let agents = self.sites.len();
-            let count = (test.rows() + agents - 1 - agent) / agents;
-            self.probabilities(
-                None,
-                model,
-                |j| agent + j * agents,
-                count,
-                |row, p| {
-                    sums[3] += f64::from(u8::from(most(p) == test.labels[row] as usize));
-                    sums[4] += 1.0;
-                },
-            );
+            let own = Vec::from_iter((agent..test.rows()).step_by(self.sites.len()));
+            let p = self.probabilities(None, model, &own);
+            for (row, p) in own.iter().zip(p.chunks_exact(classes)) {
+                sums[3] += f64::from(u8::from(most(p) == test.labels[*row] as usize));
+                sums[4] += 1.0;
+            }
         }
-        for (row, v) in self.judge_by(agent, model, noise, factors.as_deref()).iter().enumerate() {
+        for (row, v) in verdicts.iter().enumerate() {
             let suspicious = v.suggested != site.labels[row];
             sums[5] += 1.0;
             sums[6] += f64::from(u8::from(suspicious));
