@@ -37,6 +37,8 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("imdb-cr", include_str!("../experiments/imdb-cr.toml")),
     ("imdb-long", include_str!("../experiments/imdb-long.toml")),
     ("imdb-long-cr", include_str!("../experiments/imdb-long-cr.toml")),
+    ("imdb-long-nu", include_str!("../experiments/imdb-long-nu.toml")),
+    ("imdb-long-rho", include_str!("../experiments/imdb-long-rho.toml")),
     ("model-size", include_str!("../experiments/model-size.toml")),
     ("zoo", include_str!("../experiments/zoo.toml")),
     ("zoo-quadratic", include_str!("../experiments/zoo-quadratic.toml")),

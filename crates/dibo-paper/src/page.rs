@@ -33,6 +33,8 @@ const PARTS: &[Part] = &[
     ("figure BERTSUM", "imdb", "ten BERTs on IMDB with wrong labels (needs the data and a GPU)"),
     ("figure BERTSUM (a), 20 epochs", "imdb-long", "its first panel for as long as printed"),
     ("figure BERTSUM (b), 20 epochs", "imdb-long-cr", "its second panel, cr = 0.4, for as long as printed"),
+    ("figure BERTSUM (c), 20 epochs", "imdb-long-nu", "its third panel, ν = 0.1, for as long as printed"),
+    ("figure BERTSUM (d), 20 epochs", "imdb-long-rho", "its fourth panel, ρ = 1, for as long as printed"),
     (
         "figure on BERT's runtime",
         "imdb-cr",
