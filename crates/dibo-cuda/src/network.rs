@@ -87,29 +87,46 @@ impl Network<f32> for DeviceNetwork {
     }
 }
 
-/// The matrices A and B in full, one after the other, as the kernel's last argument holds them. What is only
-/// pulled lies where the kernels push, with the pull's weights.
-fn dense(mixing: &Mixing<f32>, n: usize, only_pull: bool) -> Vec<f32> {
+/// How a lane weighs what agents hear.
+#[derive(Clone, Copy)]
+struct Weighing {
+    /// What is only pulled lies where the kernels push, with the pull's weights.
+    only_pull: bool,
+    /// c of (1 − c) I + c A.
+    share: f64,
+}
+
+impl Weighing {
+    /// The weights of the pull and of the push.
+    fn of(self, (i, j): (usize, usize), a: f64, b: f64) -> [f32; 2] {
+        let own = if i == j { 1.0 - self.share } else { 0.0 };
+        let a = own + self.share * a;
+        [a as f32, if self.only_pull { a } else { b } as f32]
+    }
+}
+
+/// The matrices A and B in full, one after the other, as the kernel's last argument holds them.
+fn dense(mixing: &Mixing<f32>, n: usize, weighing: Weighing) -> Vec<f32> {
     let mut all = vec![0.0; 2 * n * n];
     mixing.for_each_entry(|i, j, a, b| {
-        all[i * n + j] = a as f32;
-        all[n * n + i * n + j] = if only_pull { a } else { b } as f32;
+        [all[i * n + j], all[n * n + i * n + j]] = weighing.of((i, j), a, b);
     });
     all
 }
 
 /// Compressed rows: where each receiver's links start, their senders, and the weights of A and of B; and how
 /// many links there are.
-fn links(mixing: &Mixing<f32>, only_pull: bool) -> (Vec<u32>, usize) {
+fn links(mixing: &Mixing<f32>, weighing: Weighing) -> (Vec<u32>, usize) {
     let n = mixing.graph.agents();
     let (mut links, mut pull, mut push) = (vec![0], Vec::new(), Vec::new());
     for i in 0..n {
         links.push(links[i] + mixing.graph.senders(i).len() as u32);
     }
     (0..n).for_each(|i| links.extend_from_slice(mixing.graph.senders(i)));
-    mixing.for_each_entry(|_, _, a, b| {
-        pull.push((a as f32).to_bits());
-        push.push((if only_pull { a } else { b } as f32).to_bits());
+    mixing.for_each_entry(|i, j, a, b| {
+        let [a, b] = weighing.of((i, j), a, b).map(f32::to_bits);
+        pull.push(a);
+        push.push(b);
     });
     let edges = pull.len();
     links.extend(pull.into_iter().chain(push));
@@ -137,8 +154,7 @@ struct DeviceLane<'a> {
     steps: Steps,
     /// Whether t is t + d to begin with.
     pending: bool,
-    /// Whether t is pulled, and nothing is pushed.
-    only_pull: bool,
+    weighing: Weighing,
 }
 
 impl<'a> DeviceLane<'a> {
@@ -158,7 +174,8 @@ impl<'a> DeviceLane<'a> {
             }
             _ => (None, Steps::NONE),
         };
-        Some(DeviceLane { gpu, t, v, d, steps, pending: lane.pending && d != 0, only_pull })
+        let weighing = Weighing { only_pull, share: lane.share };
+        Some(DeviceLane { gpu, t, v, d, steps, pending: lane.pending && d != 0, weighing })
     }
 
     fn mix(&self, mixing: &Mixing<f32>, scratch: &mut Scratch) {
@@ -173,7 +190,7 @@ impl<'a> DeviceLane<'a> {
     fn mix_dense(&self, mixing: &Mixing<f32>) {
         let (n, stride) = (self.t.count(), self.t.stride());
         let Some(function) = self.gpu.mixer(n) else { return };
-        let weights = dense(mixing, n, self.only_pull);
+        let weights = dense(mixing, n, self.weighing);
         let Some(first) = weights.first() else { return };
         let (v, t, d, steps) = (self.v.map_or(0, DeviceRows::at), self.t.at(), self.d, self.steps);
         let (plus, width) = (i32::from(self.pending), stride as i64);
@@ -198,7 +215,7 @@ impl<'a> DeviceLane<'a> {
         }
         let old_t = keep(gpu, self.t, &mut scratch.t);
         let (to_v, old_v) = self.v.map_or((0, 0), |v| (v.at(), keep(gpu, v, &mut scratch.v)));
-        let (links, edges) = links(mixing, self.only_pull);
+        let (links, edges) = links(mixing, self.weighing);
         // With some capacity to spare, for the next graph has other links.
         let memory = match scratch.links.take().filter(|m| m.bytes() >= 4 * links.len()) {
             Some(memory) => memory,

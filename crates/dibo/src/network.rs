@@ -23,6 +23,8 @@ pub struct Lane<'a, T> {
     pub d: Option<&'a Rows<T>>,
     /// Whether `push` still lacks d when the round begins: t is then `push` + d.
     pub pending: bool,
+    /// c of (1 − c) v + c A v, which stands for A v: the lazy (I + A)/2 has c = ½.
+    pub share: f64,
 }
 
 impl<'a, T> Lane<'a, T> {
@@ -35,22 +37,28 @@ impl<'a, T> Lane<'a, T> {
         d: &'a Rows<T>,
         pending: bool,
     ) -> Self {
-        Lane { pull: Some((v, eta)), push: Some(t), d: Some(d), pending }
+        Lane { pull: Some((v, eta)), push: Some(t), d: Some(d), pending, share: 1.0 }
     }
 
     /// Agreement alone: `v ← A v`. Nothing else is sent.
     pub fn pull(v: &'a mut Rows<T>) -> Self {
-        Lane { pull: Some((v, &[])), push: None, d: None, pending: false }
+        Lane { pull: Some((v, &[])), push: None, d: None, pending: false, share: 1.0 }
     }
 
     /// Push-sum: `u ← B u`.
     pub fn push(u: &'a mut Rows<T>) -> Self {
-        Lane { pull: None, push: Some(u), d: None, pending: false }
+        Lane { pull: None, push: Some(u), d: None, pending: false, share: 1.0 }
     }
 
     /// A pushed tracker: `t ← B t − d`.
     pub fn track(t: &'a mut Rows<T>, d: &'a Rows<T>) -> Self {
-        Lane { pull: None, push: Some(t), d: Some(d), pending: false }
+        Lane { pull: None, push: Some(t), d: Some(d), pending: false, share: 1.0 }
+    }
+
+    /// The same with (1 − c) v + c A v for A v.
+    pub fn share(mut self, c: f64) -> Self {
+        self.share = c;
+        self
     }
 }
 
@@ -296,11 +304,12 @@ fn mix_lane<T: Real>(
         d: lane.d.map_or(&[], |d| d.data()),
         pending: std::mem::take(&mut lane.pending),
     };
-    T::mix(exchange, links(mixing), threads, workspace);
+    T::mix(exchange, links(mixing, lane.share), threads, workspace);
 }
 
-fn links<T: Real>(mixing: &Mixing<T>) -> Links<'_, T> {
-    Links { csr: mixing.graph.csr(), a: mixing.a.weights(), b: mixing.b.weights() }
+fn links<T: Real>(mixing: &Mixing<T>, share: f64) -> Links<'_, T> {
+    let (a, b) = (mixing.a.weights(), mixing.b.weights());
+    Links { csr: mixing.graph.csr(), a, b, share: T::of(share) }
 }
 
 #[cfg(test)]
@@ -322,7 +331,7 @@ mod tests {
 
     /// A round against the definition, index by index, for small and large stacks on 1, 2 and 3 threads:
     /// equal to the bit.
-    fn check<T: Real>(n: usize, width: usize) {
+    fn check<T: Real>(n: usize, width: usize, share: f64) {
         let sequence = Sequence::uniform(Cycle::new(n, 0.3, 7));
         let (v0, t0, d0): (Rows<T>, Rows<T>, Rows<T>) =
             (random_rows(n, width, 1), random_rows(n, width, 2), random_rows(n, width, 3));
@@ -337,7 +346,9 @@ mod tests {
                 if k == 15 {
                     old_t.add(&d0, &Threads::one());
                 }
-                network.round(k, &mut [Lane::push_pull(&mut v, &eta, &mut t, &d0, k == 15)]).unwrap();
+                network
+                    .round(k, &mut [Lane::push_pull(&mut v, &eta, &mut t, &d0, k == 15).share(share)])
+                    .unwrap();
                 for i in 0..n {
                     for (c, eta) in eta.iter().enumerate().take(width) {
                         // Equal weights of a pulled row are applied to the sum.
@@ -346,7 +357,11 @@ mod tests {
                             pulled += old_v.row(j)[c];
                             pushed += T::of(m.b(i, j)) * old_t.row(j)[c];
                         }
-                        assert_eq!(v.row(i)[c], T::of(m.a(i, i)) * pulled - *eta * old_t.row(i)[c]);
+                        let (own, mut pulled) = (old_v.row(i)[c], T::of(m.a(i, i)) * pulled);
+                        if share != 1.0 {
+                            pulled = own + T::of(share) * (pulled - own);
+                        }
+                        assert_eq!(v.row(i)[c], pulled - *eta * old_t.row(i)[c]);
                         assert_eq!(t.row(i)[c], pushed - d0.row(i)[c]);
                     }
                 }
@@ -357,15 +372,18 @@ mod tests {
     #[test]
     fn a_round_is_the_definition() {
         for (n, width) in [(1, 3), (2, 8), (5, 45), (7, 77), (10, 1), (200, 45)] {
-            check::<f64>(n, width);
-            check::<f32>(n, width);
+            for share in [1.0, 0.3] {
+                check::<f64>(n, width, share);
+                check::<f32>(n, width, share);
+            }
         }
         // Rings that are mixed in place.
         for (n, width) in [(1, 9000), (2, 9000), (3, 9000), (300, 45)] {
-            check::<f64>(n, width);
+            check::<f64>(n, width, 1.0);
+            check::<f64>(n, width, 0.6);
         }
-        check::<f64>(3, 50_000);
-        check::<f32>(10, 30_001);
+        check::<f64>(3, 50_000, 1.0);
+        check::<f32>(10, 30_001, 0.5);
     }
 
     /// Pulling alone against the definition: small and large stacks, equal weights and others, 1 to 3
@@ -373,12 +391,12 @@ mod tests {
     #[test]
     fn a_pull_alone_is_the_definition() {
         fn check<T: Real>(sequence: &Sequence, n: usize, width: usize) {
-            for threads in 1..=3 {
+            for (threads, share) in [(1, 1.0), (1, 0.5), (2, 1.0), (3, 0.3)] {
                 let mut network = Simulator::new(sequence.clone(), Threads::new(threads));
                 let mut v: Rows<T> = random_rows(n, width, 1);
                 for k in 0..3 {
                     let (m, old): (Mixing<T>, _) = (sequence.at(k), v.clone());
-                    network.round(k, &mut [Lane::pull(&mut v)]).unwrap();
+                    network.round(k, &mut [Lane::pull(&mut v).share(share)]).unwrap();
                     let equal =
                         (0..n).all(|i| m.graph.senders(i).iter().all(|j| m.a(i, *j as usize) == m.a(i, i)));
                     for i in 0..n {
@@ -389,7 +407,14 @@ mod tests {
                             let mut terms = senders.clone().map(|j| a(j) * old.row(j)[c]);
                             let first = terms.next().unwrap();
                             let sum = terms.fold(first, |sum, term| sum + term);
-                            assert_eq!(v.row(i)[c], if equal { T::of(m.a(i, i)) * sum } else { sum });
+                            let (own, mut to) = (old.row(i)[c], sum);
+                            if equal {
+                                to = T::of(m.a(i, i)) * sum;
+                            }
+                            if share != 1.0 {
+                                to = own + T::of(share) * (to - own);
+                            }
+                            assert_eq!(v.row(i)[c], to);
                         }
                     }
                 }
@@ -413,10 +438,8 @@ mod tests {
         let mut network: Simulator<f64> =
             Simulator::new(Sequence::uniform(crate::graph::Static::ring(5)), Threads::one());
         let (mut v, mut t, mut w) = (Rows::zeros(5, 3), Rows::zeros(5, 3), Rows::zeros(5, 1));
-        let lanes = &mut [
-            Lane { pull: Some((&mut v, &[0.0; 16])), push: Some(&mut t), d: None, pending: false },
-            Lane::push(&mut w),
-        ];
+        let lanes =
+            &mut [Lane { pull: Some((&mut v, &[0.0; 16])), ..Lane::push(&mut t) }, Lane::push(&mut w)];
         network.round(0, lanes).unwrap();
         assert_eq!(network.traffic(), Traffic { rounds: 1, messages: 5, bytes: 5 * (3 + 3 + 1) * 8 });
     }
@@ -431,8 +454,7 @@ mod tests {
         let mut averaged = Rows::<f64>::from_vectors(&(0..9).map(|i| [i as f64]).collect::<Vec<_>>());
         for k in 0..200 {
             let eta = &[0.0; 16];
-            let push = Some(&mut nothing);
-            let pull = Lane { pull: Some((&mut constant, eta)), push, d: None, pending: false };
+            let pull = Lane { pull: Some((&mut constant, eta)), ..Lane::push(&mut nothing) };
             let lanes = &mut [pull, Lane::pull(&mut averaged), Lane::push(&mut u), Lane::push(&mut w)];
             network.round(k, lanes).unwrap();
         }

@@ -216,6 +216,8 @@ fn mix(mixing: &Mixing<f64>, lane: &mut Lane<'_, f64>) {
     if let Some((v, eta)) = &mut lane.pull {
         let old = shelf(v.device().expect("on the shelf"));
         let mut new = mixed(old, &|a, _| a);
+        let own = old.numbers.iter().map(|own| (1.0 - lane.share) * own);
+        new.iter_mut().zip(own).for_each(|(v, own)| *v = own + lane.share * *v);
         if let Some(t) = &t {
             let (steps, stride) = (old.steps(eta), old.stride());
             new.iter_mut().zip(t).enumerate().for_each(|(i, (v, t))| *v -= steps[i % stride] * t);

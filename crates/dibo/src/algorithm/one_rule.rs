@@ -57,7 +57,7 @@ impl<R: OneRule> Method for R {
     }
 
     fn vectors(&self, _blocks: usize) -> usize {
-        2 + self.rule().vectors() + usize::from(self.share() != Ok(1.0))
+        2 + self.rule().vectors()
     }
 
     fn eta(&self, k: usize) -> f64 {

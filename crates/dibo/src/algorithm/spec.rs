@@ -92,7 +92,7 @@ impl Spec {
         let of = |v: usize| {
             let own = if self.together() { 0 } else { 2 };
             let estimates = if plain { 0 } else { 2 } + if storm { 1 + points } else { 0 };
-            2 + own + estimates + self.mixing[v].vectors() + usize::from(self.share[v] != 1.0)
+            2 + own + estimates + self.mixing[v].vectors()
         };
         let z = if self.direction.has_z() { of(2) } else { 0 };
         Vectors { upper: of(0), lower: of(1) + z, single: 0 }

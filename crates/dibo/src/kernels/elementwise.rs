@@ -39,15 +39,6 @@ for_each_cpu! {
 }
 
 for_each_cpu! {
-    /// `a = b + s·(a − b)`.
-    pub(crate) fn blend<T: Real>(a: &mut [T], s: T, b: &[T]) {
-        for (a, b) in a.iter_mut().zip(b) {
-            *a = -s * (*b - *a) + *b;
-        }
-    }
-}
-
-for_each_cpu! {
     /// Exact Diffusion alone: `psi⁺ = a − s∘b`, `a += psi⁺ − psi`.
     pub(crate) fn diffuse<T: Real>(a: &mut [T], psi: &mut [T], s: &[T], b: &[T]) {
         for (((a, psi), s), b) in a.iter_mut().zip(psi).zip(s).zip(b) {

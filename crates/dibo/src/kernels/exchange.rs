@@ -12,6 +12,8 @@ pub struct Links<'a, T> {
     pub csr: Csr<'a>,
     pub a: Weights<'a, T>,
     pub b: Weights<'a, T>,
+    /// c of (1 − c) v + c A v, which stands for A v.
+    pub share: T,
 }
 
 /// The stacks of an exchange in which every row hears rows of the same stacks. Any of v and t may be missing;
@@ -64,16 +66,16 @@ impl<T: Real> Out<'_, T> {
     /// Parts that run at the same time do not overlap.
     #[inline(always)]
     unsafe fn mix(&self, part: Part, old: Pair<&[T]>, links: Links<'_, T>, d: &[T], plus: &[T]) {
-        let Links { csr, a, b } = links;
+        let Links { csr, a, b, share } = links;
         // SAFETY: the caller's; the old rows are borrowed.
         unsafe {
             match (&self.v, &self.t) {
                 (Some((v, eta)), Some(t)) => {
                     let old = Pair { v: old.v.into(), t: old.t.into() };
-                    push_pull_rows(Pair { v, t }, part, old, csr, a, b, eta, d, plus)
+                    push_pull_rows(Pair { v, t }, part, old, csr, a, b, eta, d, plus, share)
                 }
                 (None, Some(t)) => push_rows(t, part, old.t, csr, b, d),
-                (Some((v, _)), None) => pull_rows(v, part, old.v, csr, a),
+                (Some((v, _)), None) => pull_rows(v, part, old.v, csr, a, share),
                 (None, None) => {}
             }
         }
@@ -249,7 +251,7 @@ fn in_place<T: Real>(
     let [new_v, new_t] = two(workspace, n * stride);
     let (aside, rest) = if backwards { (0..1, 1..n) } else { (n - 1..n, 0..n - 1) };
     let last = aside.start * stride..aside.end * stride;
-    let Links { csr, a, b } = links;
+    let Links { csr, a, b, share } = links;
     let part = |rows, backwards| Part {
         rows,
         columns: 0..stride,
@@ -264,8 +266,8 @@ fn in_place<T: Real>(
         let (new, old) = (Pair { v: &new_v, t: &new_t }, Pair { v: v.source(), t: t.source() });
         // SAFETY: one part after the other; in this order no row reads one that is written before it.
         unsafe {
-            push_pull_rows(new, part(aside, false), old, csr, a, b, eta, d, plus);
-            push_pull_rows(Pair { v: &v, t: &t }, part(rest, backwards), old, csr, a, b, eta, d, plus);
+            push_pull_rows(new, part(aside, false), old, csr, a, b, eta, d, plus, share);
+            push_pull_rows(Pair { v: &v, t: &t }, part(rest, backwards), old, csr, a, b, eta, d, plus, share);
         }
     }
     v[last.clone()].copy_from_slice(&new_v[last.clone()]);

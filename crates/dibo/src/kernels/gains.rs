@@ -47,7 +47,7 @@ fn gain<T: Real>(n: usize, width: usize, share: f64, threads: &Threads, closed: 
     }
     let even = vec![T::of(n as f64 / from.len() as f64); n];
     let csr = Csr { start: &start, from: &from };
-    let links = Links { csr, a: Weights::Receiver(&even), b: Weights::Sender(&even) };
+    let links = Links { csr, a: Weights::Receiver(&even), b: Weights::Sender(&even), share: T::ONE };
     let (eta, d) = (numbers::<T>(stride, 3), numbers::<T>(n * stride, 4));
     let job = |ways: Ways| {
         let (mut v, mut t) = (numbers::<T>(n * stride, 1), numbers::<T>(n * stride, 2));

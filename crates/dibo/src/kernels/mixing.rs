@@ -117,6 +117,18 @@ impl<T: Real> Weighing<T> for ByEntry<'_, T> {
     }
 }
 
+/// As the weights are stored, which is asked at each.
+impl<T: Real> Weighing<T> for Weights<'_, T> {
+    #[inline(always)]
+    fn entry(self, i: usize, j: usize, e: usize) -> Option<T> {
+        (!matches!(self, Weights::Receiver(_))).then(|| self.get(i, j, e))
+    }
+    #[inline(always)]
+    fn sum(self, i: usize) -> Option<T> {
+        matches!(self, Weights::Receiver(_)).then(|| self.get(i, i, i))
+    }
+}
+
 /// Weighed already.
 #[derive(Clone, Copy)]
 struct Weighed;
@@ -149,16 +161,18 @@ for_each_cpu! {
         // SAFETY: the caller's.
         unsafe {
             match b {
-                Weights::Sender(w) => one_stack::<T, V, _>(out, part, source, csr, minus, BySender(w)),
-                w => one_stack::<T, V, _>(out, part, source, csr, minus, ByEntry(w)),
+                Weights::Sender(w) => {
+                    one_stack::<T, V, _, false>(out, part, source, csr, minus, BySender(w), T::ONE)
+                }
+                w => one_stack::<T, V, _, false>(out, part, source, csr, minus, ByEntry(w), T::ONE),
             }
         }
     }
 }
 
 for_each_cpu! {
-    /// `out[i] = Σ_j a_ij source[j]` for the rows and columns of `part`. Equal weights in a row of A are
-    /// applied to the sum.
+    /// `out[i] = Σ_j a_ij source[j]` for the rows and columns of `part`, or of that and its own old row the
+    /// `share` of the former. Equal weights in a row of A are applied to the sum.
     ///
     /// # Safety
     /// Parts that run at the same time do not overlap, and nobody writes the source.
@@ -168,13 +182,19 @@ for_each_cpu! {
         source: &[T],
         csr: Csr<'_>,
         a: Weights<'_, T>,
+        share: T,
     ) {
-        // SAFETY: the caller's.
-        unsafe {
-            match a {
-                Weights::Receiver(w) => one_stack::<T, V, _>(out, part, source, csr, &[], ByReceiver(w)),
-                w => one_stack::<T, V, _>(out, part, source, csr, &[], ByEntry(w)),
-            }
+        macro_rules! pulled {
+            ($soft:literal, $a:expr) => {
+                // SAFETY: the caller's.
+                unsafe { one_stack::<T, V, _, $soft>(out, part, source, csr, &[], $a, share) }
+            };
+        }
+        match (a, share == T::ONE) {
+            (Weights::Receiver(w), true) => pulled!(false, ByReceiver(w)),
+            (Weights::Receiver(w), false) => pulled!(true, ByReceiver(w)),
+            (w, true) => pulled!(false, ByEntry(w)),
+            (w, false) => pulled!(true, ByEntry(w)),
         }
     }
 }
@@ -216,7 +236,7 @@ for_each_cpu! {
     /// the rows and columns of `part`. The step per column `eta` and `d` (or nothing) are laid out like the
     /// destination. Equal weights in a row of A are applied to the sum. The old t is t + `plus` (or nothing),
     /// also laid out like the destination. Where B is applied already, so is `plus`, and the destination
-    /// still holds t.
+    /// still holds t. Where `share` is not 1, the pull gives that share of its sum and the rest of the old v.
     ///
     /// # Safety
     /// Parts that run at the same time do not overlap. Nobody else writes the source; it may be the
@@ -231,11 +251,28 @@ for_each_cpu! {
         eta: &[T],
         d: &[T],
         plus: &[T],
+        share: T,
     ) {
         macro_rules! two_stacks {
             ($old:ident, $a:expr, $b:expr) => {
                 // SAFETY: the caller's.
-                unsafe { two_stacks::<T, V, _, _, $old>(out, part, old, csr, eta, d, plus, $a, $b) }
+                unsafe { two_stacks::<T, V, _, _, $old, false>(out, part, old, csr, eta, d, plus, share, $a, $b) }
+            };
+        }
+        // Rare, so not compiled for each kind of weights.
+        if share != T::ONE {
+            macro_rules! softened {
+                ($old:ident, $b:expr) => {
+                    // SAFETY: the caller's.
+                    unsafe {
+                        two_stacks::<T, V, _, _, $old, true>(out, part, old, csr, eta, d, plus, share, a, $b)
+                    }
+                };
+            }
+            return match (b, plus.is_empty()) {
+                (Weights::Applied, _) => softened!(APPLIED, Weighed),
+                (_, true) => softened!(AS_IS, b),
+                (_, false) => softened!(PLUS, b),
             };
         }
         match (a, b) {
@@ -339,6 +376,19 @@ fn weighted<T: Real, V: Vector<T, GROUP>, const G: usize>(w: Option<T>, mut from
     from
 }
 
+/// own + share · (pulled − own).
+#[inline(always)]
+fn softened<T: Real, V: Vector<T, GROUP>, const G: usize>(
+    share: T,
+    mut pulled: [V; G],
+    own: [V; G],
+) -> [V; G] {
+    for g in 0..G {
+        pulled[g] = own[g].add(V::splat(share).mul(pulled[g].sub(own[g])));
+    }
+    pulled
+}
+
 #[inline(always)]
 fn sum<T: Real, V: Vector<T, GROUP>, const G: usize>(mut a: [V; G], b: [V; G]) -> [V; G] {
     for g in 0..G {
@@ -424,13 +474,14 @@ unsafe fn save_some<T: Real, V: Vector<T, GROUP>, W: Weighing<T>>(
 /// # Safety
 /// Parts that run at the same time do not overlap, and nobody writes the source.
 #[inline(always)]
-unsafe fn one_stack<T: Real, V: Vector<T, GROUP>, W: Weighing<T>>(
+unsafe fn one_stack<T: Real, V: Vector<T, GROUP>, W: Weighing<T>, const SOFT: bool>(
     out: &Disjoint<'_, T>,
     part: Part,
     source: &[T],
     csr: Csr<'_>,
     minus: &[T],
     weighing: W,
+    share: T,
 ) {
     let Part { rows, columns, stride, source_stride, .. } = part;
     for i in rows {
@@ -448,6 +499,9 @@ unsafe fn one_stack<T: Real, V: Vector<T, GROUP>, W: Weighing<T>>(
                 t = sum(t, weighted(weighing.entry(i, j, e), load(source, j * source_stride + c)));
             }
             t = weighted(weighing.sum(i), t);
+            if SOFT {
+                t = softened(share, t, load(source, i * source_stride + c));
+            }
             if !minus.is_empty() {
                 let minus: [V; G] = load(minus, i * stride + columns.start + c);
                 for g in 0..G {
@@ -464,7 +518,14 @@ unsafe fn one_stack<T: Real, V: Vector<T, GROUP>, W: Weighing<T>>(
 /// if no row reads one that is written before it.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-unsafe fn two_stacks<T: Real, V: Vector<T, GROUP>, A: Weighing<T>, B: Weighing<T>, const OLD: u8>(
+unsafe fn two_stacks<
+    T: Real,
+    V: Vector<T, GROUP>,
+    A: Weighing<T>,
+    B: Weighing<T>,
+    const OLD: u8,
+    const SOFT: bool,
+>(
     out: Pair<&Disjoint<'_, T>>,
     part: Part,
     old: Pair<Source<'_, T>>,
@@ -472,6 +533,7 @@ unsafe fn two_stacks<T: Real, V: Vector<T, GROUP>, A: Weighing<T>, B: Weighing<T
     eta: &[T],
     d: &[T],
     plus: &[T],
+    share: T,
     a: A,
     b: B,
 ) {
@@ -493,7 +555,7 @@ unsafe fn two_stacks<T: Real, V: Vector<T, GROUP>, A: Weighing<T>, B: Weighing<T
         there = there.min(here);
     }
     assert!(
-        rows.end <= here && (OLD == APPLIED || rows.end <= there) && columns.end <= eta.len(),
+        rows.end <= here && (OLD == APPLIED && !SOFT || rows.end <= there) && columns.end <= eta.len(),
         "rows and columns of the stacks"
     );
     by_blocks!(columns.len(), V::WIDEST, |c, G| {
@@ -536,6 +598,9 @@ unsafe fn two_stacks<T: Real, V: Vector<T, GROUP>, A: Weighing<T>, B: Weighing<T
                     mine = sum(mine, load_at(plus.as_ptr().add(here)));
                 }
                 v = weighted(a.sum(i), v);
+                if SOFT {
+                    v = softened(share, v, load_at(old.v.start().add(i * source_stride + c)));
+                }
                 for g in 0..G {
                     v[g] = v[g].sub(eta[g].mul(mine[g]));
                 }

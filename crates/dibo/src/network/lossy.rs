@@ -124,7 +124,11 @@ impl<T: Real> Ends<T> {
                 }
                 if let Some((v, eta)) = &mut lane.pull {
                     let v = v.row_mut(row);
-                    v.iter_mut().zip(&pulled).for_each(|(v, p)| *v = *p / weight);
+                    let share = T::of(lane.share);
+                    for (v, p) in v.iter_mut().zip(&pulled) {
+                        let p = *p / weight;
+                        *v = if share == T::ONE { p } else { *v + share * (p - *v) };
+                    }
                     if let Some(t) = &lane.push {
                         let steps = t.row(row).iter().zip(*eta);
                         v.iter_mut().zip(steps).for_each(|(v, (t, eta))| *v -= *eta * *t);

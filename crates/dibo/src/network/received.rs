@@ -53,7 +53,7 @@ pub fn mix_received<T: Real>(
             d: lane.d.map_or(&[], |d| d.data()),
             plus: &[],
         };
-        T::mix_from(new, Pair { v: old_v, t: old_t }, some.links(), Cut::Columns, threads);
+        T::mix_from(new, Pair { v: old_v, t: old_t }, some.links(lane.share), Cut::Columns, threads);
     }
     Ok(())
 }
@@ -82,9 +82,9 @@ impl<T: Real> Picks<T> {
         Ok(Picks { a: pick(mixing.a.weights()), b: pick(mixing.b.weights()), start, from })
     }
 
-    fn links(&self) -> Links<'_, T> {
+    fn links(&self, share: f64) -> Links<'_, T> {
         let csr = Csr { start: &self.start, from: &self.from };
-        Links { csr, a: self.a.weights(), b: self.b.weights() }
+        Links { csr, a: self.a.weights(), b: self.b.weights(), share: T::of(share) }
     }
 }
 

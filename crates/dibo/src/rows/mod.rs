@@ -243,36 +243,14 @@ impl<T: Real> Rows<T> {
         }
     }
 
-    /// `self = other + share · (self − other)`.
-    pub fn blend(&mut self, share: T, other: &Rows<T>, threads: &Threads) {
-        match self.devices(other) {
-            Some((a, b)) => {
-                a.scale_difference(-share, b);
-                a.add_scaled(T::ONE, b);
-            }
-            None => self.update(other, threads, |a, b| kernels::blend(a, share, b)),
-        }
+    /// `ψ⁺ = self − columns ∘ m`, `self += ψ⁺ − ψ`, in one pass. On the host.
+    pub fn diffuse(&mut self, psi: &mut Rows<T>, columns: &[T], m: &Rows<T>, threads: &Threads) {
+        self.update_together(psi, threads, |i, row, psi| kernels::diffuse(row, psi, columns, m.row(i)));
     }
 
-    /// `ψ⁺ = self − columns ∘ m`, `self += ψ⁺ − ψ`, and a copy of it where one is to be kept, in one pass. On
-    /// the host.
-    pub fn diffuse(
-        &mut self,
-        psi: &mut Rows<T>,
-        kept: Option<&mut Rows<T>>,
-        columns: &[T],
-        m: &Rows<T>,
-        threads: &Threads,
-    ) {
-        self.update_and_keep(psi, kept, threads, |i, row, psi| {
-            kernels::diffuse(row, psi, columns, m.row(i));
-        });
-    }
-
-    /// `self += self − old`, `old` is what it was, and a copy of `self` where one is to be kept, in one pass.
-    /// On the host.
-    pub fn extrapolate(&mut self, old: &mut Rows<T>, kept: Option<&mut Rows<T>>, threads: &Threads) {
-        self.update_and_keep(old, kept, threads, |_, row, old| kernels::extrapolate(row, old));
+    /// `self += self − old`, `old` is what it was, in one pass. On the host.
+    pub fn extrapolate(&mut self, old: &mut Rows<T>, threads: &Threads) {
+        self.update_together(old, threads, |_, row, old| kernels::extrapolate(row, old));
     }
 
     /// `self −= columns ∘ (m − old)`, then `old = m`.
@@ -282,7 +260,7 @@ impl<T: Real> Rows<T> {
             self.sub_scaled_columns(columns, old, threads);
             return old.copy_from(m);
         }
-        self.update_and_keep(old, None, threads, |i, row, old| {
+        self.update_together(old, threads, |i, row, old| {
             kernels::sub_scaled_change(row, old, columns, m.row(i));
         });
     }
@@ -324,28 +302,15 @@ impl<T: Real> Rows<T> {
         kernels::for_each_row(threads, &self.layout, &mut self.data, job);
     }
 
-    fn update_and_keep(
+    fn update_together(
         &mut self,
         other: &mut Rows<T>,
-        kept: Option<&mut Rows<T>>,
         threads: &Threads,
         job: impl Fn(usize, &mut [T], &mut [T]) + Sync,
     ) {
-        let layouts = [Some(&other.layout), kept.as_ref().map(|kept| &kept.layout)];
-        assert!(layouts.into_iter().flatten().all(|l| *l == self.layout), "rows of different shapes");
-        let (data, other) = (&mut self.data[..], &mut other.data[..]);
-        match kept {
-            None => kernels::for_each_together(threads, &self.layout, [data, other], |i, [row, other]| {
-                job(i, row, other);
-            }),
-            Some(kept) => {
-                let all = [data, other, &mut kept.data[..]];
-                kernels::for_each_together(threads, &self.layout, all, |i, [row, other, kept]| {
-                    job(i, row, other);
-                    kept.copy_from_slice(row);
-                });
-            }
-        }
+        assert_eq!(self.layout, other.layout, "rows of different shapes");
+        let both = [&mut self.data[..], &mut other.data[..]];
+        kernels::for_each_together(threads, &self.layout, both, |i, [row, other]| job(i, row, other));
     }
 
     fn update(&mut self, other: &Rows<T>, threads: &Threads, job: impl Fn(&mut [T], &[T]) + Sync) {

@@ -23,20 +23,19 @@ fn room(entry: &Entry) -> [usize; 2] {
         "dl-push-pull" => [0, 1 + INNER + 1],
         "dl-push-sgd" | "dl-push-saga" => [1, 2 + INNER + 1],
         "dl-push-asgd" => [1, 2],
-        // What the lazy W̃ blends with, and the next ψ or v.
-        "exact-diffusion" | "extra" => [2, 0],
+        // The next ψ or v, on a device.
+        "exact-diffusion" | "extra" => [1, 0],
         // Fresh directions beside their averages.
         "d-soba" | "d-soba-fo" => [1, 2],
-        // These, with what damped decisions blend with.
-        "mdbo" => [2, 2],
+        "mdbo" => [1, 1],
         // STORM has the directions at the point before as well.
-        "vrdbo" => [3, 3],
+        "vrdbo" => [2, 2],
         "penalty-storm" => [2, 4],
         "push-soba" if has("a") => [2, 4],
         // One variable after the other: copies of its v and d, and fresh directions; ED and EXTRA as above.
         "sparkle-gt" => [3, 6],
-        "sparkle-ed" | "sparkle-extra" => [5, 10],
-        "sparkle-ed-gt" => [3, 10],
+        "sparkle-ed" | "sparkle-extra" => [4, 8],
+        "sparkle-ed-gt" => [3, 8],
         "cell" if has("sweep") => [4, 8],
         "cell" if has("a") => [2, 4],
         "cell" if has("mixing_x") => [2, 4],

@@ -1,5 +1,5 @@
 //! EXTRA: v⁺ = W (2v − v₋) − η (m − m₋), from v₋ = v and m₋ = 0. Exact, on one graph only.
-use super::{Mixer, Soft, Step};
+use super::{Mixer, Step};
 use crate::rows::{Real, Rows};
 
 pub struct Extra<T> {
@@ -7,33 +7,35 @@ pub struct Extra<T> {
     /// Room for v on a device, which has no kernel for both at once.
     next: Option<Rows<T>>,
     old_m: Rows<T>,
-    soft: Soft<T>,
+    share: f64,
 }
 
 impl<T: Real> Extra<T> {
-    pub fn new(v: &Rows<T>, soft: Soft<T>) -> Self {
+    pub fn new(v: &Rows<T>, share: f64) -> Self {
         let mut old_m = v.clone();
         old_m.clear();
-        Extra { old: v.clone(), next: v.device().is_some().then(|| v.clone()), old_m, soft }
+        Extra { old: v.clone(), next: v.device().is_some().then(|| v.clone()), old_m, share }
     }
 }
 
 impl<T: Real> Mixer<T> for Extra<T> {
+    fn share(&self) -> f64 {
+        self.share
+    }
+
     fn before(&mut self, _: usize, s: Step<'_, T>) {
         match &mut self.next {
-            None => s.v.extrapolate(&mut self.old, self.soft.room(), s.threads),
+            None => s.v.extrapolate(&mut self.old, s.threads),
             Some(next) => {
                 next.copy_from(s.v);
                 self.old.scale_difference(T::ONE, s.v, s.threads);
                 s.v.add(&self.old, s.threads);
                 std::mem::swap(&mut self.old, next);
-                self.soft.keep(s.v);
             }
         }
     }
 
     fn after(&mut self, _: usize, s: Step<'_, T>) {
-        self.soft.blend(s.v, s.threads);
         s.v.sub_scaled_change(&mut self.old_m, s.eta, s.m, s.threads);
     }
 

@@ -1,7 +1,7 @@
 //! Gradient tracking in its orders, and AB/Push-Pull, which is the first of them with A and B for W.
 //!
 //! Between steps t lacks the newest m: the round adds it while it reads both anyway.
-use super::{Lanes, Mixer, Soft, Step};
+use super::{Lanes, Mixer, Step};
 use crate::network::Lane;
 use crate::rows::{Real, Rows, Threads};
 use std::ops::Range;
@@ -21,15 +21,14 @@ pub struct Gt<T> {
     order: Order,
     t: Rows<T>,
     pending: bool,
-    soft: Soft<T>,
-    steps: Vec<T>,
+    share: f64,
 }
 
 impl<T: Real> Gt<T> {
-    pub fn new(order: Order, v: &Rows<T>, soft: Soft<T>) -> Self {
+    pub fn new(order: Order, v: &Rows<T>, share: f64) -> Self {
         let mut t = v.clone();
         t.clear();
-        Gt { order, t, pending: false, soft, steps: Vec::new() }
+        Gt { order, t, pending: false, share }
     }
 }
 
@@ -49,7 +48,6 @@ impl<T: Real> Mixer<T> for Gt<T> {
                 s.v.sub_scaled_columns(s.eta, &self.t, s.threads);
             }
         }
-        self.soft.keep(s.v);
     }
 
     fn send<'a>(
@@ -62,25 +60,21 @@ impl<T: Real> Mixer<T> for Gt<T> {
     ) {
         match (self.order, phase) {
             (Order::Combine, _) => {
-                let eta = self.soft.steps(eta, &mut self.steps);
                 let pending = std::mem::take(&mut self.pending);
-                out.put(Lane::push_pull(v, eta, &mut self.t, m, pending));
+                out.put(Lane::push_pull(v, eta, &mut self.t, m, pending).share(self.share));
             }
             (Order::Adapt, _) => {
-                out.put(Lane::pull(v));
+                out.put(Lane::pull(v).share(self.share));
                 out.put(Lane::track(&mut self.t, m));
             }
             (Order::Both { .. }, 0) => out.put(Lane::push(&mut self.t)),
-            (Order::Both { .. }, _) => out.put(Lane::pull(v)),
+            (Order::Both { .. }, _) => out.put(Lane::pull(v).share(self.share)),
         }
     }
 
     fn after(&mut self, phase: usize, s: Step<'_, T>) {
-        if phase == 1 {
-            self.soft.blend(s.v, s.threads);
-            if matches!(self.order, Order::Both { .. }) {
-                self.t.add_scaled(-T::ONE, s.m, s.threads);
-            }
+        if phase == 1 && matches!(self.order, Order::Both { .. }) {
+            self.t.add_scaled(-T::ONE, s.m, s.threads);
         }
     }
 

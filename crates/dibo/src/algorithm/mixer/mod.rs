@@ -7,7 +7,6 @@ mod gt;
 mod push_diging;
 mod rule;
 mod sgp;
-mod soft;
 
 pub use rule::{Lanes, Mixer, Step};
 
@@ -15,7 +14,6 @@ use super::{GraphNeeds, Mixes};
 use crate::rows::{Real, Rows};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use soft::Soft;
 
 /// The mixing rules by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -54,15 +52,14 @@ impl Mix {
     /// The rule for rows that start at `v`; where a decision is mixed, (1 − share) v + share A v stands for
     /// A v.
     pub fn make<T: Real>(self, v: &Rows<T>, share: f64) -> Box<dyn Mixer<T>> {
-        let soft = Soft::new(share, v);
         match self {
-            Mix::DgdCta | Mix::DgdAtc => Box::new(dgd::Dgd { adapt_first: self == Mix::DgdAtc, soft }),
-            Mix::Gt | Mix::Ab => Box::new(gt::Gt::new(gt::Order::Combine, v, soft)),
-            Mix::GtXatc | Mix::AbAtc => Box::new(gt::Gt::new(gt::Order::Adapt, v, soft)),
-            Mix::GtAtc => Box::new(gt::Gt::new(gt::Order::Both { raw: false }, v, soft)),
-            Mix::GtAtcRaw => Box::new(gt::Gt::new(gt::Order::Both { raw: true }, v, soft)),
-            Mix::Ed => Box::new(ed::Ed::new(v, soft)),
-            Mix::Extra => Box::new(extra::Extra::new(v, soft)),
+            Mix::DgdCta | Mix::DgdAtc => Box::new(dgd::Dgd { adapt_first: self == Mix::DgdAtc, share }),
+            Mix::Gt | Mix::Ab => Box::new(gt::Gt::new(gt::Order::Combine, v, share)),
+            Mix::GtXatc | Mix::AbAtc => Box::new(gt::Gt::new(gt::Order::Adapt, v, share)),
+            Mix::GtAtc => Box::new(gt::Gt::new(gt::Order::Both { raw: false }, v, share)),
+            Mix::GtAtcRaw => Box::new(gt::Gt::new(gt::Order::Both { raw: true }, v, share)),
+            Mix::Ed => Box::new(ed::Ed::new(v, share)),
+            Mix::Extra => Box::new(extra::Extra::new(v, share)),
             Mix::Sgp | Mix::SgpCta => Box::new(sgp::Sgp::new(v, self == Mix::Sgp)),
             Mix::PushDiging => Box::new(push_diging::PushDiging::new(v)),
         }

@@ -23,6 +23,10 @@ pub trait Mixer<T: Real>: Send {
     }
     /// What every agent does alone before the round of a phase.
     fn before(&mut self, _phase: usize, _step: Step<'_, T>) {}
+    /// c of (1 − c) v + c A v, which stands for A v.
+    fn share(&self) -> f64 {
+        1.0
+    }
     /// What is sent in it: decisions, unless a rule says more.
     fn send<'a>(
         &'a mut self,
@@ -32,7 +36,7 @@ pub trait Mixer<T: Real>: Send {
         _eta: &'a [T],
         out: &mut Lanes<'a, T>,
     ) {
-        out.put(Lane::pull(v));
+        out.put(Lane::pull(v).share(self.share()));
     }
     /// What every agent does alone after it.
     fn after(&mut self, _phase: usize, _step: Step<'_, T>) {}
@@ -72,7 +76,7 @@ impl<T> Default for Lanes<'_, T> {
 impl<'a, T> Lanes<'a, T> {
     /// Nothing yet.
     pub fn new() -> Self {
-        let nothing = |_| Lane { pull: None, push: None, d: None, pending: false };
+        let nothing = |_| Lane { pull: None, push: None, d: None, pending: false, share: 1.0 };
         Lanes { lanes: std::array::from_fn(nothing), count: 0 }
     }
 
