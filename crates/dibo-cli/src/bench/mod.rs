@@ -3,6 +3,7 @@
 //! dibo and a peer are timed alike: in every round each of them does one burst, one after the other, and of
 //! each the best burst counts. The bursts of dibo last as long as those of the fastest peer.
 mod cleaning;
+mod methods;
 mod policy;
 mod than;
 
@@ -56,6 +57,8 @@ enum Part {
     Cleaning,
     /// What each special way of the kernels gains.
     Ways,
+    /// The single-loop methods beside FAB, by what they send and ask for; only if it is asked for.
+    Methods,
 }
 
 /// Measures and prints.
@@ -76,6 +79,9 @@ pub fn run(registry: &Registry, options: &Options) -> Result<()> {
     }
     for path in options.peer.iter().chain(&options.cleaning_peer) {
         ensure!(path.is_file(), "there is no peer {}", path.display());
+    }
+    if options.only == Some(Part::Methods) {
+        return methods::run(registry, options);
     }
     let wanted = |part| options.only.is_none_or(|only| only == part);
     if wanted(Part::Policy) {

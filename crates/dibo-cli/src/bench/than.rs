@@ -40,7 +40,7 @@ fn ask(program: &Path, only: Option<Part>, cores: usize) -> Result<Vec<Cell>> {
         Some(Part::Policy) => drop(command.args(["--only", "policy"])),
         Some(Part::Cleaning) => drop(command.args(["--only", "cleaning"])),
         // Not compared, and an older one has no such part: both others are asked for.
-        Some(Part::Ways) | None => {}
+        Some(Part::Ways | Part::Methods) | None => {}
     }
     let output = command.output().with_context(|| format!("cannot start {}", program.display()))?;
     ensure!(output.status.success(), "{} failed", program.display());

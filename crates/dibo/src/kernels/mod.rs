@@ -17,6 +17,7 @@ mod mixing;
 mod products;
 mod real;
 mod simd;
+mod table;
 mod team;
 mod tuning;
 
@@ -31,4 +32,5 @@ pub(crate) use products::product_in_place;
 pub use products::{Matrix, product};
 pub use real::{GROUP, Real};
 pub(crate) use simd::LANES;
+pub(crate) use table::{add_transposed, times};
 pub use team::Threads;

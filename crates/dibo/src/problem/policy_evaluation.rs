@@ -6,7 +6,9 @@
 use super::constants::{ClosedForms, Constants};
 use super::{At, Bilevel, Metric, Penalty, Products, SecondOrder, SingleLevel, Start, Values};
 use crate::error::Result;
-use crate::kernels::{Block, Factors, LANES, PENALTY, SOBA, SOBA_ONLY, Tables, directions};
+use crate::kernels::{
+    Block, Factors, LANES, PENALTY, SOBA, SOBA_ONLY, Tables, add_transposed, directions, times,
+};
 use crate::rng::{Purpose, stream};
 use crate::rows::{Rows, Stack, Upper};
 use nalgebra::{DMatrix, DVector};
@@ -422,47 +424,6 @@ impl Buffer {
         }
         self.large.resize(len, 0.0);
         &mut self.large
-    }
-}
-
-/// `out = table · x` for a table given column by column: state by state a sum in the order of the features.
-fn times(table: &[f64], x: &[f64], out: &mut [f64]) {
-    let mut columns = table.chunks_exact(out.len()).zip(x);
-    if let Some((column, x)) = columns.next() {
-        out.iter_mut().zip(column).for_each(|(o, c)| *o = c * x);
-    }
-    for (column, x) in columns {
-        out.iter_mut().zip(column).for_each(|(o, c)| *o += c * x);
-    }
-}
-
-/// `out += sign · tableᵀ · e`, each sum in the order of the states. Four sums run side by side, since each
-/// alone would wait for its own last addition.
-fn add_transposed(table: &[f64], e: &[f64], sign: f64, out: &mut [f64]) {
-    let states = e.len();
-    for (columns, out) in table.chunks(4 * states).zip(out.chunks_mut(4)) {
-        let mut sums = [0.0; 4];
-        sums[..out.len()].copy_from_slice(out);
-        match columns.len() == 4 * states {
-            true => {
-                let (a, rest) = columns.split_at(states);
-                let (b, rest) = rest.split_at(states);
-                let (c, d) = rest.split_at(states);
-                for s in 0..states {
-                    let e = sign * e[s];
-                    sums[0] += e * a[s];
-                    sums[1] += e * b[s];
-                    sums[2] += e * c[s];
-                    sums[3] += e * d[s];
-                }
-            }
-            false => {
-                for (sum, column) in sums.iter_mut().zip(columns.chunks_exact(states)) {
-                    column.iter().zip(e).for_each(|(c, e)| *sum += sign * e * c);
-                }
-            }
-        }
-        out.copy_from_slice(&sums[..out.len()]);
     }
 }
 
