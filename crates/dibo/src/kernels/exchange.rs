@@ -195,13 +195,6 @@ pub(super) fn mix_by<T: Real>(
     whole(exchange, links, threads, workspace);
 }
 
-/// Two buffers of so many numbers.
-fn two<T: Real>(workspace: &mut [Buffer<T>], len: usize) -> &mut [Buffer<T>; 2] {
-    let two = workspace.first_chunk_mut().expect("two buffers at least");
-    two.iter_mut().for_each(|buffer| buffer.resize(len, T::ZERO));
-    two
-}
-
 /// Swaps the stacks with the workspace, which then holds the old values, and writes every row anew.
 fn whole<T: Real>(
     exchange: Exchange<'_, T>,
@@ -248,7 +241,8 @@ fn in_place<T: Real>(
         unreachable!("both are mixed in place, or neither");
     };
     let plus = if pending { d } else { &[] };
-    let [new_v, new_t] = two(workspace, n * stride);
+    let [new_v, new_t] = workspace.first_chunk_mut().expect("two buffers at least");
+    [&mut *new_v, &mut *new_t].into_iter().for_each(|buffer| buffer.resize(n * stride, T::ZERO));
     let (aside, rest) = if backwards { (0..1, 1..n) } else { (n - 1..n, 0..n - 1) };
     let last = aside.start * stride..aside.end * stride;
     let Links { csr, a, b, share } = links;

@@ -51,13 +51,6 @@ fn most(p: &[f64]) -> usize {
     (1..p.len()).fold(0, |best, c| if p[c] > p[best] { c } else { best })
 }
 
-/// Probabilities by how common classes are at their site, where that counts.
-fn mend(p: &mut [f64], factors: Option<&[f64]>) {
-    if let Some(factors) = factors {
-        site_classes::mend(p, factors);
-    }
-}
-
 /// The place of log-odds among the bins, which grow with their distance from 0.
 fn bin(log_odds: f64) -> usize {
     let at = log_odds / (4.0 + log_odds.abs());
@@ -210,7 +203,9 @@ impl<T: Real> Labels<T> {
         let factors =
             noise.and_then(|noise| noise.shares.as_ref()).map(|shares| site_classes::factors(&p, shares));
         let verdicts = p.chunks_exact_mut(classes).zip(&site.labels).map(|(p, label)| {
-            mend(p, factors.as_deref());
+            if let Some(factors) = &factors {
+                site_classes::mend(p, factors);
+            }
             let label = *label as usize;
             let pair = |c: usize| p[c] * noise.map_or(1.0, |noise| noise.t[c * classes + label]);
             let others: f64 = (0..classes).filter(|c| *c != label).map(pair).sum();
@@ -246,7 +241,9 @@ impl<T: Real> Labels<T> {
         let held = Vec::from_iter(site.given + site.checked..site.rows());
         let mut p = self.probabilities(Some(agent), model, &held);
         for (row, p) in held.iter().zip(p.chunks_exact_mut(classes)) {
-            mend(p, factors.as_deref());
+            if let Some(factors) = &factors {
+                site_classes::mend(p, factors);
+            }
             let label = site.labels[*row] as usize;
             sums[0] -= (TRUSTED * p[label] + (1.0 - TRUSTED) / p.len() as f64).ln();
             sums[1] += f64::from(u8::from(most(p) == label));
