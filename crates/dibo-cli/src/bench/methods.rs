@@ -94,8 +94,8 @@ pub fn run(registry: &Registry, options: &Options) -> Result<()> {
         }
         say!(
             "\nSingle-loop methods on policy evaluation ({AGENTS} agents on a ring that is heard both \
-            ways, {STATES} states, {features} features, 64-bit, one thread), one iteration; each the best of {} \
-            bursts.\n",
+            ways, {STATES} states, {features} features, 64-bit, one thread), one iteration; each the best \
+            of {} bursts.\n",
             options.rounds
         );
         say!(
@@ -120,8 +120,8 @@ pub fn run(registry: &Registry, options: &Options) -> Result<()> {
         }
     }
     say!(
-        "\n\"vectors sent\": numbers that an agent sends to one neighbour, by the {STATES} of y. \"each\": the \
-        time by all vectors, gradients and products of all agents."
+        "\n\"vectors sent\": numbers that an agent sends to one neighbour, by the {STATES} of y. \"each\": \
+        the time by all vectors, gradients and products of all agents."
     );
     Ok(())
 }
@@ -129,8 +129,9 @@ pub fn run(registry: &Registry, options: &Options) -> Result<()> {
 fn measure(registry: &Registry, (name, keys): (&str, &str), features: usize) -> Result<Taken> {
     let steps = if keys == MOMENTUM { "" } else { "eta_x = 1e-6\neta_y = 1e-6\n" };
     let text = format!(
-        "[problem]\nkind = \"policy-evaluation\"\nagents = {AGENTS}\nstates = {STATES}\nfeatures = {features}\n\
-        [graph]\nkind = \"ring\"\nundirected = true\n[[algorithm]]\nname = \"{name}\"\n{steps}{keys}\n"
+        "[problem]\nkind = \"policy-evaluation\"\nagents = {AGENTS}\nstates = {STATES}\n\
+        features = {features}\n[graph]\nkind = \"ring\"\nundirected = true\n\
+        [[algorithm]]\nname = \"{name}\"\n{steps}{keys}\n"
     );
     let (setting, one) = (super::setting(registry, &text)?, Threads::one());
     open(&setting, 0, Place::new(Path::new("."), &one))?.visit(Timed)

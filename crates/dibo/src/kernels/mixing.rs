@@ -256,7 +256,9 @@ for_each_cpu! {
         macro_rules! two_stacks {
             ($old:ident, $a:expr, $b:expr) => {
                 // SAFETY: the caller's.
-                unsafe { two_stacks::<T, V, _, _, $old, false>(out, part, old, csr, eta, d, plus, share, $a, $b) }
+                unsafe {
+                    two_stacks::<T, V, _, _, $old, false>(out, part, old, csr, eta, d, plus, share, $a, $b)
+                }
             };
         }
         // Rare, so not compiled for each kind of weights.
