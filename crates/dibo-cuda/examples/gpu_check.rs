@@ -7,7 +7,7 @@ mod labels;
 use dibo::algorithm::Algorithm;
 use dibo::algorithm::c2dfb::C2dfb;
 use dibo::algorithm::cell::Cell;
-use dibo::algorithm::direction::{Call, Direction, Soba, SobaFd};
+use dibo::algorithm::direction::{Call, Direction, NeumannLocal, Soba, SobaFd};
 use dibo::algorithm::fab::Fab;
 use dibo::algorithm::hgp::Hgp;
 use dibo::algorithm::ma_dsbo::MaDsbo;
@@ -247,6 +247,7 @@ fn soba_on_host(
     let rule: Box<dyn Direction<f32>> = match by {
         Products::Exact => Box::new(Soba),
         Products::Differences { delta, relative } => Box::new(SobaFd { delta, relative }),
+        Products::Series { curvature, terms } => Box::new(NeumannLocal { curvature, terms }),
     };
     for agent in at.owned {
         let (v, call) = (v.row(*agent), Call { agent: *agent, k: at.k, only: None });

@@ -3,7 +3,7 @@
 use dibo::Result;
 use dibo::algorithm::c2dfb::C2dfb;
 use dibo::algorithm::cell::{Cell, Recipe};
-use dibo::algorithm::direction::{Call, Direction, Soba, SobaFd};
+use dibo::algorithm::direction::{Call, Direction, NeumannLocal, Soba, SobaFd};
 use dibo::algorithm::free::Free;
 use dibo::algorithm::hgp::Hgp;
 use dibo::algorithm::ma_dsbo::MaDsbo;
@@ -305,6 +305,7 @@ impl<P: Bilevel<f64>> Bilevel<f64> for There<P> {
         let rule: Box<dyn Direction<f64>> = match by {
             Products::Exact => Box::new(Soba),
             Products::Differences { delta, relative } => Box::new(SobaFd { delta, relative }),
+            Products::Series { curvature, terms } => Box::new(NeumannLocal { curvature, terms }),
         };
         let (v, mut home) = (self.home(v), self.home(d));
         for (row, agent) in at.owned.iter().enumerate() {

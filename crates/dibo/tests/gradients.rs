@@ -7,6 +7,7 @@ mod said;
 
 use common::*;
 use dibo::algorithm::Algorithm;
+use dibo::algorithm::direction::{Call, Direction, NeumannLocal};
 use dibo::algorithm::fab::{Fab, PenaltyForm};
 use dibo::engine;
 use dibo::network::Simulator;
@@ -284,6 +285,33 @@ fn fused_soba_directions_are_gradients_and_products() {
             assert_near(dy, &gy, 1e-13, "dy");
             assert_near(dz, &minus(&yy, &fy), 1e-13, "dz");
         }
+        // A series takes no z: rows that have none will do.
+        let (curvature, terms) = (3.0, 4);
+        let (by, rule) = (Products::Series { curvature, terms }, NeumannLocal { curvature, terms });
+        let mut short: Stack<f64, 3> = Stack::zeros(5, &Upper::Shared(4), &[states, 0]);
+        for i in 0..5 {
+            short
+                .row_mut(i)
+                .into_iter()
+                .zip(v.row(i))
+                .for_each(|(to, from)| to.copy_from_slice(&from[..to.len()]));
+        }
+        let (before, mut series) = (counted.calls(), short.clone());
+        assert!(counted.soba_directions(at, by, None, &short, &mut series).unwrap());
+        let fused = counted.calls();
+        assert_eq!((fused.gradients - before.gradients, fused.products - before.products), (5 * 2, 5 * 4));
+        for i in 0..5 {
+            let (mut expected, mut workspace) = (short.clone(), vec![0.0; 4 + 3 * states]);
+            let call = Call { agent: i, k: 3, only: None };
+            rule.of_agent(&counted, call, short.row(i), expected.row_mut(i), &mut workspace).unwrap();
+            series
+                .row(i)
+                .into_iter()
+                .zip(expected.row(i))
+                .for_each(|(d, e)| assert_near(d, e, 1e-13, "series"));
+        }
+        let agents = counted.calls();
+        assert_eq!((agents.gradients - fused.gradients, agents.products - fused.products), (5 * 2, 5 * 4));
         for wanted in 0..3 {
             let mut alone = v.clone();
             assert!(problem.soba_directions(at, Products::Exact, Some(wanted), &v, &mut alone).unwrap());

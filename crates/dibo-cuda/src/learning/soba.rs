@@ -76,6 +76,8 @@ impl DeviceLearning {
             Products::Exact if own => return Ok(self.soba_by_tangents(at, v, d)),
             Products::Exact => (STEP, true),
             Products::Differences { delta, relative } => (delta, relative),
+            // A series is taken step by step, by SOBA's direction of z.
+            Products::Series { .. } => return Err(Error::Unsupported("a series of products at once")),
         };
         if !own && self.precision == Precision::Bf16 {
             return Err(Error::Unsupported(

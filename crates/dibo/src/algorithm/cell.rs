@@ -77,9 +77,9 @@ impl<T: Real> CellState<T> {
     ) -> Result<()> {
         let Self { rule, v, d, estimates, points, movement, workspaces, .. } = self;
         movement.renewed(only);
+        rule.of_all(problem, at(k, network), only, v, d, workspaces)?;
         let estimated = estimates.as_mut().filter(|e| !only.is_some_and(|only| e.plain(only)));
-        let Some(e) = estimated else { return rule.of_all(problem, at(k, network), only, v, d, workspaces) };
-        rule.of_all(problem, at(k, network), only, v, &mut e.fresh, workspaces)?;
+        let Some(e) = estimated else { return Ok(()) };
         if let Some(back) = &mut e.back {
             let point = &mut points[only.unwrap_or(0)];
             if k > 0 {

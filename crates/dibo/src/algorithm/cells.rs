@@ -73,4 +73,9 @@ impl<R: Recipe> Parameters for Cell<R> {
     fn about() -> &'static str {
         R::ABOUT
     }
+
+    /// 2: a series in one pass, where the problem has it.
+    fn version(&self) -> u32 {
+        1 + u32::from(self.0.spec().is_ok_and(|s| s.direction.is_a_series()))
+    }
 }

@@ -91,7 +91,7 @@ impl Spec {
         let points = if self.sweep == Sweep::Sequential { 3 } else { 1 };
         let of = |v: usize| {
             let own = if self.together() { 0 } else { 2 };
-            let estimates = if plain { 0 } else { 2 } + if storm { 1 + points } else { 0 };
+            let estimates = if plain { 0 } else { 1 } + if storm { 1 + points } else { 0 };
             2 + own + estimates + self.mixing[v].vectors()
         };
         let z = if self.direction.has_z() { of(2) } else { 0 };

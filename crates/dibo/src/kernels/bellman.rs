@@ -48,12 +48,14 @@ impl Tables {
     }
 }
 
-/// The factors of one call: residual of f, residual of g, regulariser; and which directions are wanted.
+/// The factors of one call: residual of f, residual of g, regulariser; what a series makes of ∇ᵧf; and which
+/// directions are wanted.
 #[derive(Clone, Copy)]
 pub(crate) struct Factors {
     pub f: f64,
     pub g: f64,
     pub tau: f64,
+    pub series: f64,
     pub wanted: u8,
 }
 
@@ -66,6 +68,8 @@ pub(crate) const SOBA_ONLY: [u8; 3] = [SOBA_X, SOBA_Y, SOBA_Z];
 const SOBA_X: u8 = 2;
 const SOBA_Y: u8 = 3;
 const SOBA_Z: u8 = 4;
+/// Those of x and y where z is a multiple of ∇ᵧf.
+pub(crate) const SERIES: u8 = 5;
 
 /// Fused numbers from a place that is known to be there.
 #[inline(always)]
@@ -115,7 +119,8 @@ fn directions_of_groups<V: Fused, const G: usize, const A: usize, const WANTED: 
     let entries = |of: &'_ [Both], q: usize| -> *const [Both; G] {
         of[q * tables.offsets.len() + first..][..G].as_ptr().cast()
     };
-    let [all_or_x, all_or_y, all_or_z] = SOBA_ONLY.map(|only| WANTED <= SOBA || WANTED == only);
+    let [all_or_x, all_or_y, all_or_z] =
+        SOBA_ONLY.map(|only| WANTED <= SOBA || WANTED == only || WANTED == SERIES && only != SOBA_Z);
     let zero = V::splat(0.0);
     let (mut px, mut mx) = ([[zero; G]; A], [[zero; G]; A]);
     for q in 0..features {
@@ -137,23 +142,29 @@ fn directions_of_groups<V: Fused, const G: usize, const A: usize, const WANTED: 
             }
         }
     }
-    let (cf, cg) = (V::splat(c.f), V::splat(c.g));
+    let (cf, cg, series) = (V::splat(c.f), V::splat(c.g), V::splat(c.series));
     let (mut e, mut gap) = ([[zero; G]; A], [[zero; G]; A]);
     for (a, Agent { r, v, d }) in agents.iter_mut().enumerate() {
         let (_, v) = v.split_at(features);
         let ((y, z), (dy, dz)) = (v.split_at(states), d[features..].split_at_mut(states));
+        let there = |z: usize| z >= states || WANTED == SERIES;
         // Checked once, not group by group: offsets rise.
-        assert!(
-            offsets[G - 1] + LANES <= states && r.len() >= states && z.len() >= states && dz.len() >= states
-        );
+        assert!(offsets[G - 1] + LANES <= states && r.len() >= states && there(z.len()) && there(dz.len()));
         for g in 0..G {
             let at = offsets[g];
             // SAFETY: checked above.
-            let (y, z, r) = unsafe { (eight::<V>(y, at), eight::<V>(z, at), eight::<V>(r, at)) };
-            let (to_y, to_z) =
-                unsafe { (&mut *dy.as_mut_ptr().add(at).cast(), &mut *dz.as_mut_ptr().add(at).cast()) };
+            let (y, r) = unsafe { (eight::<V>(y, at), eight::<V>(r, at)) };
+            let to_y = unsafe { &mut *dy.as_mut_ptr().add(at).cast() };
             let target = r.add(mx[a][g]);
             e[a][g] = cf.mul(y.sub(px[a][g]));
+            if WANTED == SERIES {
+                gap[a][g] = cg.mul(series.mul(e[a][g]));
+                cg.mul(y.sub(target)).store(to_y);
+                continue;
+            }
+            // SAFETY: checked above.
+            let z = unsafe { eight::<V>(z, at) };
+            let to_z = unsafe { &mut *dz.as_mut_ptr().add(at).cast() };
             if WANTED == PENALTY {
                 gap[a][g] = cg.mul(z.sub(y));
                 cg.mul_add(y.sub(target), e[a][g]).store(to_y);
@@ -258,6 +269,7 @@ fn directions_of_block<V: Fused>(block: Block<'_>) {
         SOBA => directions_of::<V, SOBA>(block),
         SOBA_X => directions_of::<V, SOBA_X>(block),
         SOBA_Y => directions_of::<V, SOBA_Y>(block),
+        SERIES => directions_of::<V, SERIES>(block),
         _ => directions_of::<V, SOBA_Z>(block),
     }
 }

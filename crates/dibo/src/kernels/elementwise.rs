@@ -71,6 +71,27 @@ for_each_cpu! {
 }
 
 for_each_cpu! {
+    /// `m⁺ = s·m + t·d`, and `d` is the new m, or the old one.
+    pub(crate) fn momentum<T: Real>(m: &mut [T], d: &mut [T], s: T, t: T, old: bool) {
+        for (m, d) in m.iter_mut().zip(d) {
+            let next = s * *m + t * *d;
+            *d = if old { *m } else { next };
+            *m = next;
+        }
+    }
+}
+
+for_each_cpu! {
+    /// `m⁺ = s·(m − back) + d`, and `d` is the new m.
+    pub(crate) fn storm<T: Real>(m: &mut [T], d: &mut [T], s: T, back: &[T]) {
+        for ((m, d), back) in m.iter_mut().zip(d).zip(back) {
+            *m = s * (*m - *back) + *d;
+            *d = *m;
+        }
+    }
+}
+
+for_each_cpu! {
     /// `a = b / w`.
     pub(crate) fn divide<T: Real>(a: &mut [T], b: &[T], w: T) {
         for (a, b) in a.iter_mut().zip(b) {

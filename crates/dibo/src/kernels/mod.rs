@@ -21,7 +21,7 @@ mod table;
 mod team;
 mod tuning;
 
-pub(crate) use bellman::{Block, Factors, PENALTY, SOBA, SOBA_ONLY, Tables, directions};
+pub(crate) use bellman::{Block, Factors, PENALTY, SERIES, SOBA, SOBA_ONLY, Tables, directions};
 pub(crate) use cpu::cpu_name;
 pub(crate) use disjoint::{Layout, for_each_part, for_each_row, for_each_rows, for_each_together, update};
 pub(crate) use elementwise::*;

@@ -89,13 +89,15 @@ impl<T: Real> Bilevel<T> for Counted<'_, T> {
     ) -> Result<bool> {
         let has = self.inner.soba_directions(at, by, only, v, d)?;
         // ∇f, ∇g and both products; or ∇f, ∇g, and ∇g at the two ends of a difference. For y alone ∇g, for
-        // another alone ∇f and its product.
+        // another alone ∇f and its product. A series of J terms has J − 1 products and that of x.
         let (gradients, products) = match (only, by) {
             (Some(1), _) => (1, 0),
             (Some(_), Products::Exact) => (1, 1),
             (Some(_), Products::Differences { .. }) => (3, 0),
             (None, Products::Exact) => (2, 2),
             (None, Products::Differences { .. }) => (4, 0),
+            (Some(_), Products::Series { terms, .. }) => (1, terms as u64),
+            (None, Products::Series { terms, .. }) => (2, terms as u64),
         };
         let agents = if has { at.owned.len() as u64 } else { 0 };
         self.gradients.fetch_add(gradients * agents, Relaxed);

@@ -44,10 +44,10 @@ pub struct Penalty {
     pub g: f64,
 }
 
-/// How products with second derivatives are had.
+/// How SOBA's directions come by second derivatives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Products {
-    /// By themselves.
+    /// As products.
     Exact,
     /// As differences of two gradients, at y + δz and y − δz.
     Differences {
@@ -55,6 +55,13 @@ pub enum Products {
         delta: f64,
         /// δ is what ‖δz‖ is of 1 + ‖y‖.
         relative: bool,
+    },
+    /// As products, and there is no z: each agent has its own (1/L) Σ_{j<J} (I − ∇²ᵧᵧg/L)ʲ ∇ᵧf instead.
+    Series {
+        /// L.
+        curvature: f64,
+        /// J.
+        terms: usize,
     },
 }
 

@@ -7,7 +7,7 @@ use super::constants::{ClosedForms, Constants};
 use super::{At, Bilevel, Metric, Penalty, Products, SecondOrder, SingleLevel, Start, Values};
 use crate::error::Result;
 use crate::kernels::{
-    Block, Factors, LANES, PENALTY, SOBA, SOBA_ONLY, Tables, add_transposed, directions, times,
+    Block, Factors, LANES, PENALTY, SERIES, SOBA, SOBA_ONLY, Tables, add_transposed, directions, times,
 };
 use crate::rng::{Purpose, stream};
 use crate::rows::{Rows, Stack, Upper};
@@ -493,6 +493,7 @@ impl Bilevel<f64> for PolicyEvaluation {
             f: penalty.f * self.f_weight,
             g: 2.0 * penalty.g * self.g_weight,
             tau: penalty.f * self.tau,
+            series: 0.0,
             wanted: PENALTY,
         };
         if self.states() < LANES {
@@ -502,18 +503,28 @@ impl Bilevel<f64> for PolicyEvaluation {
         Ok(())
     }
 
-    /// g is quadratic, so a difference of its gradients is the product.
+    /// g is quadratic, so a difference of its gradients is the product; its curvature is the same in all
+    /// directions, so a series of products is a number.
     fn soba_directions(
         &self,
         at: At<'_>,
-        _by: Products,
+        by: Products,
         only: Option<usize>,
         v: &Stack<f64, 3>,
         d: &mut Stack<f64, 3>,
     ) -> Result<bool> {
-        let wanted = only.map_or(SOBA, |variable| SOBA_ONLY[variable]);
-        let c = Factors { f: self.f_weight, g: 2.0 * self.g_weight, tau: self.tau, wanted };
-        let fits = self.states() >= LANES;
+        let (g, mut series, mut wanted) = (self.g_curvature(), 0.0, SOBA);
+        let mut fits = self.states() >= LANES;
+        if let Products::Series { curvature, terms } = by {
+            (0..terms).fold(1.0 / curvature, |term, _| {
+                series += term;
+                term - term * g / curvature
+            });
+            (fits, wanted) = (fits && only.is_none(), SERIES);
+        } else if let Some(variable) = only {
+            wanted = SOBA_ONLY[variable];
+        }
+        let c = Factors { f: self.f_weight, g, tau: self.tau, series, wanted };
         if fits {
             self.fused(at, c, v, d);
         }

@@ -512,6 +512,66 @@ impl<T: Real, const N: usize> Stack<T, N> {
         first.into_result()
     }
 
+    /// Of one variable: `self⁺ = (1 − theta) self + theta · d`, and d is the new self; the old one if `late`.
+    pub fn momentum(
+        &mut self,
+        variable: usize,
+        d: &mut Stack<T, N>,
+        (theta, late): (f64, bool),
+        threads: &Threads,
+    ) {
+        if !self.on_device() {
+            let (stay, go) = (T::of(1.0 - theta), T::of(theta));
+            return self.update_variable(variable, d, threads, |_, m, d| {
+                kernels::momentum(m, d, stay, go, late);
+            });
+        }
+        if late {
+            // m − d serves for both: the new m is m − θ (m − d), the old one is that and what was taken off.
+            d.blend_on_device(variable, -1.0, 1.0, (self, variable));
+            self.blend_on_device(variable, 1.0, -theta, (d, variable));
+            return d.blend_on_device(variable, theta, 1.0, (self, variable));
+        }
+        self.blend_on_device(variable, 1.0 - theta, theta, (d, variable));
+        d.blend_on_device(variable, 0.0, 1.0, (self, variable));
+    }
+
+    /// Of one variable: `self⁺ = stay · (self − back) + d`, and d is the new self.
+    pub fn storm(
+        &mut self,
+        variable: usize,
+        d: &mut Stack<T, N>,
+        (stay, back): (f64, &Stack<T, N>),
+        threads: &Threads,
+    ) {
+        if !self.on_device() {
+            let stay = T::of(stay);
+            return self.update_variable(variable, d, threads, |i, m, d| {
+                kernels::storm(m, d, stay, back.row(i)[variable]);
+            });
+        }
+        self.blend_on_device(variable, 1.0, -1.0, (back, variable));
+        self.blend_on_device(variable, stay, 1.0, (d, variable));
+        d.blend_on_device(variable, 0.0, 1.0, (self, variable));
+    }
+
+    /// Calls `job(agent, row, row of other)`, short work, for one variable of every agent.
+    fn update_variable(
+        &mut self,
+        variable: usize,
+        other: &mut Stack<T, N>,
+        threads: &Threads,
+        job: impl Fn(usize, &mut [T], &mut [T]) + Sync,
+    ) {
+        if let (0, Some(own), Some(other)) = (variable, &mut self.private, &mut other.private) {
+            return own.update_together(other, threads, job);
+        }
+        let cut = self.cut(variable);
+        self.shared.update_together(&mut other.shared, threads, |i, row, other| {
+            job(i, &mut row[cut.clone()], &mut other[cut.clone()]);
+        });
+    }
+
     /// Writes `values[v]` to every column of variable `v`: one number per column, as the fused update wants
     /// the steps. A device finds the columns itself and gets the `N` values.
     pub fn step_columns(&self, values: [f64; N], columns: &mut Vec<T>) {

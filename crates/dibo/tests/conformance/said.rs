@@ -25,19 +25,16 @@ fn room(entry: &Entry) -> [usize; 2] {
         "dl-push-asgd" => [1, 2],
         // The next ψ or v, on a device.
         "exact-diffusion" | "extra" => [1, 0],
-        // Fresh directions beside their averages.
-        "d-soba" | "d-soba-fo" => [1, 2],
-        "mdbo" => [1, 1],
-        // STORM has the directions at the point before as well.
-        "vrdbo" => [2, 2],
-        "penalty-storm" => [2, 4],
-        "push-soba" if has("a") => [2, 4],
-        // One variable after the other: copies of its v and d, and fresh directions; ED and EXTRA as above.
-        "sparkle-gt" => [3, 6],
-        "sparkle-ed" | "sparkle-extra" => [4, 8],
-        "sparkle-ed-gt" => [3, 8],
-        "cell" if has("sweep") => [4, 8],
-        "cell" if has("a") => [2, 4],
+        // STORM has the directions at the point before.
+        "vrdbo" => [1, 1],
+        "penalty-storm" => [1, 2],
+        "push-soba" if has("a") => [1, 2],
+        // One variable after the other: copies of its v and d; ED and EXTRA as above.
+        "sparkle-gt" => [2, 4],
+        "sparkle-ed" | "sparkle-extra" => [3, 6],
+        "sparkle-ed-gt" => [2, 6],
+        "cell" if has("sweep") => [3, 6],
+        "cell" if has("a") => [1, 2],
         "cell" if has("mixing_x") => [2, 4],
         // u and ∇ᵧf; without trackers there is still room for them.
         "ma-dsbo" if has("tracked") => [1, 1],

@@ -3,7 +3,7 @@
 use super::{Call, Direction, X, Y, Z, by_agent, products, take_off};
 use crate::algorithm::Workspaces;
 use crate::error::Result;
-use crate::problem::{At, Bilevel};
+use crate::problem::{At, Bilevel, Products};
 use crate::rows::{Real, Stack};
 
 /// The series.
@@ -66,7 +66,8 @@ impl<T: Real> Direction<T> for NeumannLocal {
         Ok(())
     }
 
-    /// On a device the sum is z of SOBA's directions after J steps z −= (∇²ᵧᵧg z − ∇ᵧf)/L from 0.
+    /// In one pass where the problem has it, else agent by agent. On a device the sum is z of SOBA's
+    /// directions after J steps z −= (∇²ᵧᵧg z − ∇ᵧf)/L from 0.
     fn of_all(
         &self,
         problem: &dyn Bilevel<T>,
@@ -77,7 +78,11 @@ impl<T: Real> Direction<T> for NeumannLocal {
         workspaces: &Workspaces<T>,
     ) -> Result<()> {
         let Some(mut afar) = workspaces.afar() else {
-            return by_agent(self, problem, at, only, v, d, workspaces);
+            let by = Products::Series { curvature: self.curvature, terms: self.terms };
+            return match problem.soba_directions(at, by, only, v, d)? {
+                true => Ok(()),
+                false => by_agent(self, problem, at, only, v, d, workspaces),
+            };
         };
         [X, Y].into_iter().for_each(|variable| afar.put(variable, (v, variable)));
         if only != Some(Y) {
