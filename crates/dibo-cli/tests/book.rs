@@ -111,7 +111,6 @@ fn facts(setting: &Setting) -> Vec<(&'static str, String)> {
         ("vectors an agent keeps", kept.collect::<Vec<_>>().join(", ")),
         ("theorem", theorem.into()),
         ("what `dibo tune` looks for", if axes.is_empty() { "–".into() } else { axes.join(", then ") }),
-        ("on a GPU", if parameters.on_device() { "yes" } else { "no" }.into()),
     ]
 }
 

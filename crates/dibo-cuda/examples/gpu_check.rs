@@ -5,14 +5,20 @@
 mod labels;
 
 use dibo::algorithm::Algorithm;
+use dibo::algorithm::ab::PushPull;
 use dibo::algorithm::c2dfb::C2dfb;
 use dibo::algorithm::cell::Cell;
+use dibo::algorithm::centralized_fab::CentralizedFab;
 use dibo::algorithm::direction::{Call, Direction, NeumannLocal, Soba, SobaFd};
+use dibo::algorithm::double_loop::DoubleLoop;
 use dibo::algorithm::fab::Fab;
 use dibo::algorithm::hgp::Hgp;
 use dibo::algorithm::ma_dsbo::MaDsbo;
 use dibo::algorithm::published::*;
+use dibo::algorithm::push_asgd::PushAsgd;
 use dibo::algorithm::push_pull_soba::PushPullSoba;
+use dibo::algorithm::push_saga::PushSaga;
+use dibo::algorithm::push_sgd::PushSgd;
 use dibo::data::{Dataset, Noise, Partition, Recipe, Scaling, Split};
 use dibo::graph::{Cycle, Static};
 use dibo::mixing::Sequence;
@@ -114,6 +120,34 @@ fn rows(gpu: &Arc<Gpu>, report: &mut Report, n: usize, width: usize) -> Checked 
         gap(there.consensus_error(&[]), here.consensus_error(&mean)).max(gap(g.0, h.0)).max(gap(g.1, h.1));
     let worst = if n == 1 { gap(g.1, h.1) } else { metrics };
     report.near(&format!("metrics, {n} agents, {width} columns"), worst, 1e-4);
+    largest(gpu, report, &device, n, width)
+}
+
+/// The columns in which rows differ most, many of them by as much as others.
+fn largest(gpu: &Arc<Gpu>, report: &mut Report, device: &DeviceNetwork, n: usize, width: usize) -> Checked {
+    let coarse = |seed: u64| {
+        let mut rows = random_rows(n, width, seed);
+        rows.data_mut().iter_mut().for_each(|v| *v = (8.0 * *v).round() / 8.0);
+        rows
+    };
+    let (from, mut worst) = (width / 3, 0.0f64);
+    let columns = width - from;
+    for top in [1, columns.div_ceil(10), columns.div_ceil(2), columns] {
+        let [mut a, mut b] = [coarse(5), coarse(6)];
+        let mut expected = a.clone();
+        for i in 0..n {
+            let (to, new) = (&mut expected.row_mut(i)[from..width], &b.row(i)[from..width]);
+            let mut order: Vec<usize> = (0..columns).collect();
+            order.sort_by(|p, q| (new[*q] - to[*q]).abs().total_cmp(&(new[*p] - to[*p]).abs()));
+            order[..top].iter().for_each(|c| to[*c] = new[*c]);
+        }
+        [&mut a, &mut b].into_iter().for_each(|rows| device.place(rows, &[width]));
+        if let (Some(a), Some(b)) = (a.device_mut(), b.device()) {
+            a.take_largest(top, from..width, b);
+        }
+        worst = worst.max(apart(&a.to_vec(), expected.data()));
+    }
+    report.near(&format!("largest differences, {n} agents, {width} columns"), worst, 1e-12);
     gpu.health()
 }
 
@@ -380,6 +414,9 @@ fn gradients(gpu: &Arc<Gpu>, report: &mut Report) -> Checked {
             let model = Model::Bert(bert(64, 2, 4, 50, pool));
             let small = || problem([texts(60, 24, 50, 1), texts(30, 24, 50, 2)], 3, model, 5);
             compare(gpu, report, &format!("BERT 2x64, {name}, {word}"), &small, precision, most)?;
+            let task = Task::Tuning { form: TauForm::Exp, tau: 0.01 };
+            let tuning = || of_task([texts(60, 24, 50, 1), texts(30, 24, 50, 2)], 3, model, 5, task);
+            compare(gpu, report, &format!("BERT 2x64, tuning, {name}, {word}"), &tuning, precision, most)?;
         }
         let model = Model::Bert(bert(384, 6, 12, 900, Pool::First));
         let mini = || problem([texts(60, 40, 900, 1), texts(30, 40, 900, 2)], 2, model, 2);
@@ -513,6 +550,20 @@ fn methods(gpu: &Arc<Gpu>, report: &mut Report) -> Checked {
             "C2DFB",
             method::<C2dfb>(with(json!({"lambda": 2.0, "inner": 2, "gossip_in": 0.5, "gossip_out": 0.6})))?,
         ),
+        (
+            "C2DFB with top = 7",
+            method::<C2dfb>(with(
+                json!({"lambda": 2.0, "inner": 2, "gossip_in": 0.5, "gossip_out": 0.6, "top": 7}),
+            ))?,
+        ),
+        ("DL-Push-Pull", method::<DoubleLoop<PushPull>>(json!({"eta": 0.05, "inner": 3}))?),
+        (
+            "DL-Push-SGD",
+            method::<DoubleLoop<PushSgd>>(json!({"eta": 0.05, "inner": 3, "inner_start": "kept"}))?,
+        ),
+        ("DL-Push-ASGD", method::<DoubleLoop<PushAsgd>>(json!({"eta": 0.05, "inner": 3, "beta": 0.5}))?),
+        ("DL-Push-SAGA", method::<DoubleLoop<PushSaga>>(json!({"eta": 0.05, "inner": 3}))?),
+        ("Centralized_FAB", Box::new(CentralizedFab(fab(0.05)))),
         ("FAB", Box::new(fab(0.05))),
     ];
     let sequence = Sequence::uniform(Static::ring(4));

@@ -169,6 +169,8 @@ pub fn need(host: &Learning<f32>, precision: Precision, vectors: usize) -> Resul
     let inputs = match net.model {
         Model::Bert(bert) => {
             let sizes = bert_sizes(net, bert, precision);
+            // Beside the number of tuning a model lies where it has to be copied from, and its gradient to.
+            let vectors = vectors + if matches!(host.task(), Task::Tuning { .. }) { 2 } else { 0 };
             return Ok(Need::of_texts(&sizes, agents, vectors, width, each, data));
         }
         Model::Mlp(units) => net.inputs() + 3 * units,
@@ -232,9 +234,6 @@ impl DeviceLearning {
     /// memory is full.
     pub fn new(gpu: &Arc<Gpu>, host: Learning<f32>, precision: Precision) -> Result<Self, String> {
         let dealt = host.dealt();
-        if matches!((host.task(), host.net().model), (Task::Tuning { .. }, Model::Bert(_))) {
-            return Err("tuning with a BERT does not run on the GPU; leave --device away".into());
-        }
         let model = device_model(gpu, &host, precision)?;
         let [weigh, psi] = gpu.kernels(LEARNING, vec![], KERNELS)?;
         let text = matches!(host.net().model, Model::Bert(_));

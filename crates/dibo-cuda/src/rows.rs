@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// The kernels that are looked for by name.
 #[cfg(test)]
-pub(crate) const KERNELS: [&str; 13] = [
+pub(crate) const KERNELS: [&str; 15] = [
     "add_scaled",
     "scale_difference",
     "sub_steps",
@@ -22,6 +22,8 @@ pub(crate) const KERNELS: [&str; 13] = [
     "scale_rows",
     "away",
     "difference",
+    "sub_mean",
+    "take_largest",
 ];
 
 /// The numbers of some rows on a GPU.
@@ -276,6 +278,21 @@ impl OnDevice<f32> for DeviceRows {
         let Some((other, steps)) = self.peer(other).zip(self.steps(factors)) else { return };
         let (a, b, stride) = (self.at(), other.at(), self.stride() as i64);
         self.gpu().rows_kernel("sub_steps", self.row_grid(), 256, arguments![a, b, steps, stride]);
+    }
+
+    fn sub_scaled_mean(&mut self, factors: &[f32], other: &dyn OnDevice<f32>) {
+        let Some((other, steps)) = self.peer(other).zip(self.steps(factors)) else { return };
+        let (a, b, stride, count) = (self.at(), other.at(), self.stride() as i64, self.count() as i32);
+        let grid = (self.gpu().blocks(self.stride(), 256), 1);
+        self.gpu().rows_kernel("sub_mean", grid, 256, arguments![a, b, steps, stride, count]);
+    }
+
+    fn take_largest(&mut self, top: usize, columns: Range<usize>, other: &dyn OnDevice<f32>) {
+        let Some(other) = self.peer(other) else { return };
+        let (a, from, width, stride, count) = self.columns(&columns);
+        let (b, top) = (other.at(), top as i64);
+        let arguments = arguments![a, b, from, width, stride, top];
+        self.gpu().rows_kernel("take_largest", (count as u32, 1), 1024, arguments);
     }
 
     fn divide_into(&mut self, other: &dyn OnDevice<f32>, weights: &[f32]) {

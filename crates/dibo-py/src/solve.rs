@@ -320,9 +320,6 @@ fn go_on_device(
     if loss.is_some() {
         return Err(invalid("links that lose messages are not simulated on a GPU; give device='cpu'"));
     }
-    if !algorithm.on_device() {
-        return Err(invalid("this algorithm does not run on a GPU; give device='cpu'"));
-    }
     py.detach(|| {
         let gpu = device::open(ordinal)?;
         let network = device::DeviceNetwork::new(&gpu, sequence, Threads::new(asked.threads));

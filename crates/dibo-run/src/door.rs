@@ -86,7 +86,6 @@ pub fn open<'a>(setting: &'a Setting, seed: u64, place: Place<'a>) -> Result<Ope
             loss.is_none(),
             "{label}: links that lose messages are not simulated on the GPU; leave --device away"
         );
-        ensure!(setting.parameters().on_device(), "{label} does not run on the GPU; leave --device away");
     }
     let Place { folder, threads, device, local, meeting } = place;
     // Sites that work alone agree once on classes and scaling all the same: else nothing could be compared.

@@ -1166,8 +1166,8 @@ fn tuned_keys_are_keys_of_the_method() {
     assert_eq!([keys("sun-dsbo-gt"), keys("dsgda-gt"), keys("vrdbo")], ["mu", "lambda", "beta_1"]);
 }
 
-/// A double loop keeps the path of its inner loop beside what the method keeps for x and y, and where a fresh
-/// one begins.
+/// A double loop keeps the path of its inner loop and the adjoint beside what the method keeps for x and y,
+/// and where a fresh one begins.
 #[test]
 fn double_loops_keep_their_path() {
     for (single, double) in [("push-pull", "dl-push-pull"), ("push-sgd", "dl-push-sgd")] {
@@ -1177,7 +1177,7 @@ fn double_loops_keep_their_path() {
             parameters["inner_start"] = json!(start);
             let double = algorithm(double, parameters);
             let (one, both) = (one.vectors(1), double.vectors(1));
-            assert_eq!((both.upper, both.lower), (one.single, one.single + INNER + 1 + more));
+            assert_eq!((both.upper, both.lower), (one.single, one.single + INNER + 2 + more));
         }
         let double = algorithm(double, parameters(double));
         assert_eq!(double.version(), one.version() + 1);

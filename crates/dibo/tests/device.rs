@@ -1,14 +1,20 @@
 //! Cells whose rows lie on a device. The device here is a shelf in host memory, so that whatever a method
 //! does there can be held against the host.
 use dibo::Result;
+use dibo::algorithm::ab::PushPull;
 use dibo::algorithm::c2dfb::C2dfb;
 use dibo::algorithm::cell::{Cell, Recipe};
+use dibo::algorithm::centralized_fab::CentralizedFab;
 use dibo::algorithm::direction::{Call, Direction, NeumannLocal, Soba, SobaFd};
+use dibo::algorithm::double_loop::DoubleLoop;
 use dibo::algorithm::free::Free;
 use dibo::algorithm::hgp::Hgp;
 use dibo::algorithm::ma_dsbo::MaDsbo;
 use dibo::algorithm::published::*;
+use dibo::algorithm::push_asgd::PushAsgd;
 use dibo::algorithm::push_pull_soba::PushPullSoba;
+use dibo::algorithm::push_saga::PushSaga;
+use dibo::algorithm::push_sgd::PushSgd;
 use dibo::algorithm::{Algorithm, Parameters, State};
 use dibo::data::{Dataset, Noise, Partition, Recipe as Deal, Scaling, Split};
 use dibo::graph::Static;
@@ -96,6 +102,12 @@ impl OnDevice<f64> for Shelf {
         all.for_each(|(i, (a, b))| *a -= steps[i % stride] * b);
     }
 
+    fn sub_scaled_mean(&mut self, factors: &[f64], other: &dyn OnDevice<f64>) {
+        let (steps, stride) = (self.steps(factors), self.stride());
+        let mean = shelf(other).mean(0..stride);
+        self.numbers.iter_mut().enumerate().for_each(|(i, a)| *a -= steps[i % stride] * mean[i % stride]);
+    }
+
     fn divide_into(&mut self, other: &dyn OnDevice<f64>, weights: &[f64]) {
         let stride = self.stride();
         let all = self.numbers.iter_mut().zip(&shelf(other).numbers).enumerate();
@@ -120,6 +132,16 @@ impl OnDevice<f64> for Shelf {
                 let kept = if keep == 0.0 { 0.0 } else { keep * *a };
                 *a = kept + scale * other.numbers[row * strides.1 + from + c];
             }
+        }
+    }
+
+    fn take_largest(&mut self, top: usize, columns: Range<usize>, other: &dyn OnDevice<f64>) {
+        let stride = self.stride();
+        for (row, other) in self.numbers.chunks_mut(stride).zip(shelf(other).numbers.chunks(stride)) {
+            let mut order: Vec<usize> = columns.clone().collect();
+            // Stable, so that the first of equals stays first.
+            order.sort_by(|a, b| (other[*b] - row[*b]).abs().total_cmp(&(other[*a] - row[*a]).abs()));
+            order[..top].iter().for_each(|c| row[*c] = other[*c]);
         }
     }
 
@@ -415,7 +437,6 @@ where
 {
     let cell = Cell(serde_json::from_value::<R>(stepped(parameters)).expect("a method"));
     cell.check().expect("in range");
-    assert!(cell.on_device());
     cell
 }
 
@@ -423,7 +444,6 @@ where
 fn looped<A: Algorithm<f64> + DeserializeOwned + 'static>(parameters: Value) -> Box<dyn Algorithm<f64>> {
     let method = serde_json::from_value::<A>(parameters).expect("a method");
     method.check().expect("in range");
-    assert!(method.on_device());
     Box::new(method)
 }
 
@@ -445,6 +465,7 @@ fn methods_on_a_device_go_where_they_go_on_the_host() {
         stepped(and(plain, &more))
     };
     let c2dfb = json!({"lambda": 2.0, "inner": 2, "gossip_in": 0.5, "gossip_out": 0.6});
+    let double = |more: Value| and(json!({"eta": 0.05, "inner": 3}), &more);
     let momentum = json!({"estimator": "momentum", "theta": 0.4});
     let methods: Vec<(&str, Box<dyn Algorithm<f64>>)> = vec![
         ("d-soba", Box::new(cell::<DSoba>(json!({"theta": 0.3})))),
@@ -472,7 +493,13 @@ fn methods_on_a_device_go_where_they_go_on_the_host() {
         ("ma-dsbo, tracked", looped::<MaDsbo>(ma_dsbo(true))),
         ("hgp", looped::<Hgp>(hgp(json!({})))),
         ("hgp, warm", looped::<Hgp>(hgp(json!({"warm": true, "keep_weight": true, "adapt": "after"})))),
-        ("c2dfb", looped::<C2dfb>(stepped(c2dfb))),
+        ("c2dfb", looped::<C2dfb>(stepped(c2dfb.clone()))),
+        ("c2dfb, top", looped::<C2dfb>(stepped(and(c2dfb, &json!({"top": 2}))))),
+        ("centralized-fab", looped::<CentralizedFab>(stepped(json!({"lambda": 2.0})))),
+        ("dl-push-pull", looped::<DoubleLoop<PushPull>>(double(json!({})))),
+        ("dl-push-sgd", looped::<DoubleLoop<PushSgd>>(double(json!({"inner_start": "kept"})))),
+        ("dl-push-asgd", looped::<DoubleLoop<PushAsgd>>(double(json!({"beta": 0.5})))),
+        ("dl-push-saga", looped::<DoubleLoop<PushSaga>>(double(json!({})))),
     ];
     for (name, method) in &methods {
         alike(&format!("{name}, shared x"), method.as_ref(), &quadratic);

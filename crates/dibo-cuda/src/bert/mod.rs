@@ -8,7 +8,7 @@ mod back;
 mod forward;
 mod workspace;
 
-use crate::batches::Pass;
+use crate::batches::{Gradients, Pass};
 use crate::gpu::{Gpu, arguments};
 use crate::kernels::BERT;
 use crate::memory::DeviceMemory;
@@ -133,6 +133,8 @@ pub(crate) struct DeviceBert {
     workspace: Option<Workspace>,
     /// The encoder's parameters as 16 bits.
     narrowed: Option<DeviceMemory>,
+    /// Parameters and gradients of agents whose own lie where kernels that take four numbers cannot begin.
+    aside: Option<[DeviceMemory; 2]>,
     limit: usize,
 }
 
@@ -147,6 +149,7 @@ impl DeviceBert {
             functions: KERNELS.into_iter().zip(functions).collect(),
             workspace: None,
             narrowed: None,
+            aside: None,
             limit,
         })
     }
@@ -157,6 +160,45 @@ impl DeviceBert {
     }
 
     pub fn pass(&mut self, p: &Pass<'_>) {
+        let begins = |at: u64| at.is_multiple_of(16);
+        if begins(p.parameters) && p.gradients.is_none_or(|g| begins(g.at)) {
+            return self.pass_in_place(p);
+        }
+        let (gpu, agents, width) = (self.gpu.clone(), p.batch.agents, self.places.width);
+        let bytes = 4 * agents * width;
+        if self.aside.as_ref().is_none_or(|[room, _]| room.bytes() < bytes) {
+            self.aside = None;
+            // Zeros, for what pads the gradients is never written.
+            self.aside = Some([(); 2].map(|()| DeviceMemory::zeros(&gpu, bytes)));
+        }
+        let Some([parameters, gradients]) = self.aside.as_ref().map(|rooms| rooms.each_ref().map(|r| r.at()))
+        else {
+            return;
+        };
+        let copy = |to: u64, from: u64, strides: [usize; 2]| {
+            let (keep, scale, none, count) = (0.0f32, 1.0f32, 0i64, width as i64);
+            let [own, others] = strides.map(|stride| stride as i64);
+            let grid = (gpu.blocks(width, 256), agents as u32);
+            gpu.rows_kernel(
+                "blend",
+                grid,
+                256,
+                arguments![to, from, keep, scale, none, none, count, own, others],
+            );
+        };
+        copy(parameters, p.parameters, [width, p.stride]);
+        self.pass_in_place(&Pass {
+            parameters,
+            stride: width,
+            gradients: p.gradients.map(|g| Gradients { at: gradients, ..g }),
+            ..*p
+        });
+        if let Some(own) = p.gradients {
+            copy(own.at, gradients, [p.stride, width]);
+        }
+    }
+
+    fn pass_in_place(&mut self, p: &Pass<'_>) {
         let agents = p.batch.agents;
         let piece = self.sizes.piece(self.limit, agents, p.used);
         if self.workspace.as_ref().is_none_or(|w| w.texts < agents * piece) {

@@ -36,6 +36,58 @@ extern "C" __global__ void divide(float* a, const float* b, const float* weights
     }
 }
 
+// a −= step · mean of b's rows, in every row.
+extern "C" __global__ void sub_mean(float* a, const float* b, Steps s, big stride, int rows) {
+    for (big c = grid_first(1); c < stride; c += grid_step(1)) {
+        float sum = 0;
+        for (int i = 0; i < rows; i++) sum += b[i * stride + c];
+        float by = step_at(s, c) * (sum / rows);
+        for (int i = 0; i < rows; i++) a[i * stride + c] -= by;
+    }
+}
+
+// The size of a difference as a number whose order is that of its bits.
+__device__ unsigned size_of(float a, float b) { return __float_as_uint(fabsf(b - a)); }
+
+// Each row of a takes over the `top` columns in which it is farthest from b, the first of equals first. A block
+// of 1,024 threads a row: first the smallest size that is taken, byte by byte from above, then the columns.
+extern "C" __global__ void take_largest(float* a, const float* b, big from, big width, big stride, big top) {
+    __shared__ unsigned count[256], warps[32], smallest;
+    __shared__ big left;
+    float* pa = a + blockIdx.x * stride + from; const float* pb = b + blockIdx.x * stride + from;
+    int thread = threadIdx.x, warp = thread / 32;
+    if (thread == 0) { smallest = 0; left = top; }
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        if (thread < 256) count[thread] = 0;
+        __syncthreads();
+        unsigned known = shift == 24 ? 0 : ~0u << (shift + 8);
+        for (big c = thread; c < width; c += blockDim.x) {
+            unsigned size = size_of(pa[c], pb[c]);
+            if ((size & known) == smallest) atomicAdd(&count[size >> shift & 255], 1u);
+        }
+        __syncthreads();
+        if (thread == 0) {
+            unsigned byte = 255;
+            while (byte > 0 && count[byte] < left) left -= count[byte--];
+            smallest |= byte << shift;
+        }
+        __syncthreads();
+    }
+    big seen = 0;
+    for (big first = 0; first < width; first += blockDim.x) {
+        big c = first + thread;
+        unsigned size = c < width ? size_of(pa[c], pb[c]) : 0;
+        bool equal = c < width && size == smallest;
+        unsigned equals = __ballot_sync(~0u, equal);
+        if (thread % 32 == 0) warps[warp] = __popc(equals);
+        __syncthreads();
+        big before = seen + __popc(equals & ((1u << thread % 32) - 1));
+        for (int w = 0; w < 32; w++) { if (w < warp) before += warps[w]; seen += warps[w]; }
+        if (c < width && (size > smallest || equal && before < left)) pa[c] += pb[c] - pa[c];
+        __syncthreads();
+    }
+}
+
 // a = keep a + scale b in columns `to` on, of those `from` on; with keep 0 what was there counts for nothing.
 extern "C" __global__ void blend(
     float* a, const float* b, float keep, float scale, big to, big from, big width, big stride_a, big stride_b

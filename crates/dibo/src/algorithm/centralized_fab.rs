@@ -1,7 +1,7 @@
 //! Centralized_FAB: the same descent-ascent with all gradients averaged in one place (ablation 1 of the
 //! paper). It is not F²SA: x moves together with y and z instead of after inner steps on them, and λ stays.
 use super::fab::Fab;
-use super::stacks::{step_private, zeros};
+use super::stacks::{Steps, like, step_private, zeros};
 use super::{Algorithm, State, View};
 use super::{at, fill, memory, own_start, views};
 use crate::error::{Error, Result};
@@ -22,6 +22,7 @@ pub struct CentralizedFabState<T> {
     v: Stack<T, 3>,
     d: Stack<T, 3>,
     mean: Vec<f64>,
+    steps: Steps<T, 3>,
 }
 
 impl<T: Real> Algorithm<T> for CentralizedFab {
@@ -39,21 +40,29 @@ impl<T: Real> Algorithm<T> for CentralizedFab {
         let start = own_start(problem, start);
         let mut v: Stack<T, 3> =
             zeros(&problem.upper(), &[problem.lower(), problem.lower()], network.owned());
-        let d = v.clone();
         fill(network, &mut v, [&start.x, &start.y, start.twin()]);
+        let d = like(&v);
         // One point: the agents' mean start.
-        let mean = v.shared.mean();
-        (0..v.count())
-            .for_each(|i| v.shared.row_mut(i).iter_mut().zip(&mean).for_each(|(v, m)| *v = T::of(*m)));
-        Ok(Box::new(CentralizedFabState { fab: self.0.clone(), v, d, mean }))
+        let (mean, mut numbers) = (v.shared.mean(), v.shared.to_vec());
+        for row in numbers.chunks_mut(v.shared.stride().max(1)) {
+            row.iter_mut().zip(&mean).for_each(|(v, m)| *v = T::of(*m));
+        }
+        v.shared.restore(&numbers).map_err(Error::Invalid)?;
+        Ok(Box::new(CentralizedFabState { fab: self.0.clone(), v, d, mean, steps: Steps::default() }))
     }
 }
 
 impl<T: Real> State<T> for CentralizedFabState<T> {
     fn step(&mut self, k: usize, problem: &dyn Bilevel<T>, network: &mut dyn Network<T>) -> Result<()> {
-        let Self { fab, v, d, mean } = self;
+        let Self { fab, v, d, mean, steps } = self;
         problem.penalty_directions(at(k, network), fab.penalty(k), v, d)?;
         // v⁺ = v − η · (1/n) Σ dᵢ, one point for all
+        step_private(v, fab.eta(k)[0], d, network);
+        if v.on_device() {
+            steps.set(v, fab.eta(k));
+            v.shared.sub_scaled_mean_on_device(&steps.columns, &d.shared);
+            return Ok(());
+        }
         mean.fill(0.0);
         let n = v.count();
         for i in 0..n {
@@ -67,7 +76,6 @@ impl<T: Real> State<T> for CentralizedFabState<T> {
         for i in 0..n {
             v.shared.row_mut(i).iter_mut().zip(&*mean).for_each(|(v, m)| *v -= T::of(*m));
         }
-        step_private(v, eta[0], d, network);
         Ok(())
     }
 

@@ -92,20 +92,23 @@ impl<T: Real> Compressed<T> {
     }
 }
 
-/// What neighbours hold of the new comes closer by the `top` entries of largest difference. On a device all
-/// are sent.
+/// What neighbours hold of the new comes closer by the `top` entries of largest difference; the first of
+/// equals comes first.
 fn send<T: Real>(new: &Stack<T, 1>, held: &mut Stack<T, 1>, top: Option<usize>, order: &mut Vec<usize>) {
-    if held.on_device() {
-        return held.shared.copy_from(&new.shared);
+    let top = top.map_or(new.cut(0).len(), |top| top.min(new.cut(0).len()));
+    if let (Some(held), Some(there)) = (held.shared.device_mut(), new.shared.device()) {
+        return if top < new.cut(0).len() {
+            held.take_largest(top, new.cut(0), there)
+        } else {
+            held.copy_from(there)
+        };
     }
     for row in 0..new.count() {
         let ([new], [held]) = (new.row(row), held.row_mut(row));
         let size = |j: &usize| (new[*j] - held[*j]).f64().abs();
-        let top = top.map_or(new.len(), |top| top.min(new.len()));
         order.clear();
         order.extend(0..new.len());
         if top < new.len() {
-            // The first of equals comes first.
             order.select_nth_unstable_by(top, |a, b| size(b).total_cmp(&size(a)).then(a.cmp(b)));
         }
         order[..top].iter().for_each(|j| held[*j] += new[*j] - held[*j]);

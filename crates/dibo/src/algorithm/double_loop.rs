@@ -5,13 +5,16 @@
 //! the limit); the truncation then leaves the factor 1 − (1 − α∇²ᵧᵧg)^T on the hypergradient's second part.
 //! That is the derivative of y_T where y_0 does not depend on x: so each inner loop starts anew, as iterative
 //! differentiation has it, unless `inner_start = "kept"` lets y go on from where the last one left it.
+use super::afar::Afar;
+use super::direction::products;
 use super::itd::{Inner, lower_gradient};
-use super::stacks::zeros;
-use super::{Algorithm, Descent, Method, Parameters, State, View, fill, memory, own_start};
-use crate::error::{Error, Result};
+use super::loops::variables;
+use super::stacks::like;
+use super::{Algorithm, Descent, Method, State, View, Workspaces, memory, own_start};
+use crate::error::Result;
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
-use crate::rows::{Real, Rows, Stack, Upper};
+use crate::rows::{Real, Rows};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -59,19 +62,16 @@ impl<T: Real, M: Method> Algorithm<T> for DoubleLoop<M> {
         network: &mut dyn Network<T>,
         start: Option<&Start>,
     ) -> Result<Box<dyn State<T>>> {
-        if problem.second_order().is_none() {
-            return Err(Error::Unsupported(self.needs().words()));
-        }
+        products(problem)?;
         let start = own_start(problem, start);
-        let mut x: Stack<T, 1> = zeros(&problem.upper(), &[], network.owned());
-        let mut y: Stack<T, 1> = zeros(&Upper::Shared(problem.lower()), &[], network.owned());
-        fill(network, &mut x, [&start.x]);
-        fill(network, &mut y, [&start.y]);
+        let (x, y) = variables(problem, network, &start);
+        let afar = Afar::new(problem, network, y.on_device());
+        let (adjoint, change) = (like(&y), afar.is_some().then(|| like(&y)));
+        let workspaces = Workspaces::new(network.threads().count()).and(afar);
         let path = vec![y.clone(); self.inner + 1];
-        let mut scratch = Vec::new();
-        let descent = self.method.begin(y, 1, network, &mut lower_gradient(problem, &x, &mut scratch))?;
+        let descent = self.method.begin(y, 1, network, &mut lower_gradient(problem, &x, &workspaces))?;
         let start = (self.inner_start == InnerStart::Fresh).then(|| path[0].clone());
-        let mut inner = Inner { y: descent, path, start, scratch };
+        let mut inner = Inner { y: descent, path, start, adjoint, change, workspaces };
         let outer = self.method.begin(x, 1, network, &mut |network, _, x, d| {
             inner.run(self, 0, x, problem, network)?;
             inner.hypergradient(self, [0, 0], x, d, problem, network)

@@ -51,10 +51,9 @@ impl Parameters for Fab {
 
 const NONE: Wishes = Wishes { frozen_weights: false, running_sums: false };
 
-/// Each variant: how it mixes, vectors of x and of y it keeps, what it asks of the network, whether a device
-/// has it.
+/// Each variant: how it mixes, vectors of x and of y it keeps, what it asks of the network.
 macro_rules! variants {
-    ($($name:ident: $mixes:ident, ($upper:expr, $lower:expr), $wishes:expr, $on_device:expr;)*) => {$(
+    ($($name:ident: $mixes:ident, ($upper:expr, $lower:expr), $wishes:expr;)*) => {$(
         impl Parameters for $name {
             fn check(&self) -> Result<(), String> {
                 self.0.check()
@@ -72,10 +71,6 @@ macro_rules! variants {
                 $wishes
             }
 
-            fn on_device(&self) -> bool {
-                $on_device
-            }
-
             fn tiers(&self) -> Vec<Tier> {
                 self.0.tiers()
             }
@@ -88,8 +83,8 @@ macro_rules! variants {
 }
 
 variants! {
-    StaticFab: PullAndPush, (3, 6), Wishes { frozen_weights: true, ..NONE }, true;
-    RunningSumFab: PullAndPush, (3, 6), Wishes { running_sums: true, ..NONE }, true;
-    PushSumFab: PushSum, (4, 8), NONE, true;
-    CentralizedFab: Centrally, (2, 4), NONE, false;
+    StaticFab: PullAndPush, (3, 6), Wishes { frozen_weights: true, ..NONE };
+    RunningSumFab: PullAndPush, (3, 6), Wishes { running_sums: true, ..NONE };
+    PushSumFab: PushSum, (4, 8), NONE;
+    CentralizedFab: Centrally, (2, 4), NONE;
 }

@@ -1,8 +1,11 @@
 //! The inner loop of a double-loop method and its derivative (ITD), and what such a method says about itself.
+use super::afar;
 use super::descent::STEPS;
+use super::direction::{X, Y, Z, products};
 use super::double_loop::{DoubleLoop, InnerStart};
-use super::{Axis, Descent, GraphNeeds, Method, Mixes, Needs, Parameters, Tier, Vectors};
-use crate::error::{Error, Result};
+use super::looks::lower_gradients;
+use super::{Axis, Descent, GraphNeeds, Method, Mixes, Needs, Parameters, Tier, Vectors, Workspaces, at};
+use crate::error::Result;
 use crate::network::Network;
 use crate::problem::Bilevel;
 use crate::rows::{Real, Stack};
@@ -13,23 +16,20 @@ pub struct Inner<T> {
     pub path: Vec<Stack<T, 1>>,
     /// Where each inner loop begins, unless y is kept.
     pub start: Option<Stack<T, 1>>,
-    pub scratch: Vec<T>,
+    /// p, which goes backwards along the path.
+    pub adjoint: Stack<T, 1>,
+    /// On a device, what p changes by.
+    pub change: Option<Stack<T, 1>>,
+    pub workspaces: Workspaces<T>,
 }
 
 /// ∇ᵧg at the agents' y for their fixed x.
 pub fn lower_gradient<'a, T: Real>(
     problem: &'a dyn Bilevel<T>,
     x: &'a Stack<T, 1>,
-    scratch: &'a mut Vec<T>,
+    workspaces: &'a Workspaces<T>,
 ) -> impl FnMut(&mut dyn Network<T>, usize, &Stack<T, 1>, &mut Stack<T, 1>) -> Result<()> + 'a {
-    move |network, k, y, d| {
-        for (row, agent) in network.owned().iter().enumerate() {
-            let ([x], [y], [d]) = (x.row(row), y.row(row), d.row_mut(row));
-            scratch.resize(x.len(), T::ZERO);
-            problem.grad_g(*agent, k, x, y, scratch, d)?;
-        }
-        Ok(())
-    }
+    move |network, k, y, d| lower_gradients(d, (x, y), k, problem, network, workspaces)
 }
 
 impl<T: Real> Inner<T> {
@@ -43,17 +43,18 @@ impl<T: Real> Inner<T> {
         problem: &dyn Bilevel<T>,
         network: &mut dyn Network<T>,
     ) -> Result<()> {
-        if let Some(start) = self.start.as_ref().filter(|_| k > 0) {
-            let mut gradient = lower_gradient(problem, x, &mut self.scratch);
-            self.y = p.method.begin(start.clone(), 1, network, &mut |network, sample, y, d| {
+        let Self { y, path, start, workspaces, .. } = self;
+        let mut gradient = lower_gradient(problem, x, workspaces);
+        if let Some(start) = start.as_ref().filter(|_| k > 0) {
+            *y = p.method.begin(start.clone(), 1, network, &mut |network, sample, y, d| {
                 gradient(network, k * p.inner + sample, y, d)
             })?;
         }
-        for t in 0..p.inner {
-            self.path[t].shared.copy_from(&self.y.point().shared);
-            self.y.step(k * p.inner + t, network, &mut lower_gradient(problem, x, &mut self.scratch))?;
+        for (t, place) in path[..p.inner].iter_mut().enumerate() {
+            place.shared.copy_from(&y.point().shared);
+            y.step(k * p.inner + t, network, &mut gradient)?;
         }
-        self.path[p.inner].shared.copy_from(&self.y.point().shared);
+        path[p.inner].shared.copy_from(&y.point().shared);
         Ok(())
     }
 
@@ -64,27 +65,52 @@ impl<T: Real> Inner<T> {
         p: &DoubleLoop<M>,
         [of, k]: [usize; 2],
         x: &Stack<T, 1>,
-        d: &mut Stack<T, 1>,
+        h: &mut Stack<T, 1>,
         problem: &dyn Bilevel<T>,
         network: &dyn Network<T>,
     ) -> Result<()> {
-        let products = problem.second_order().ok_or(Error::Unsupported(Needs::SecondOrder.words()))?;
-        for (row, agent) in network.owned().iter().enumerate() {
-            let ([x], [h]) = (x.row(row), d.row_mut(row));
-            let (nx, ny) = (x.len(), problem.lower());
-            self.scratch.resize(nx.max(ny) + ny, T::ZERO);
-            let (product, adjoint) = self.scratch.split_at_mut(nx.max(ny));
-            problem.grad_f(*agent, k, x, self.path[p.inner].row(row)[0], h, adjoint)?;
+        let Self { path, adjoint, change, workspaces, .. } = self;
+        let step = |t: usize| (k * p.inner + t, p.method.eta(of * p.inner + t));
+        if let (Some(mut afar), Some(change)) = (workspaces.afar(), change) {
+            // At z = 0 SOBA's directions are ∇ₓf and −∇ᵧf; at z = p they are those and the products.
+            afar.put(X, (x, 0));
+            afar.put(Y, (&path[p.inner], 0));
+            afar.clear_z();
+            afar.soba(problem, at(k, network), None)?;
+            afar.give(X, (h, 0), 0.0, 1.0);
+            afar.give(Z, (adjoint, 0), 0.0, -1.0);
             for t in (0..p.inner).rev() {
-                let (sample, alpha, [y]) =
-                    (k * p.inner + t, T::of(p.method.eta(of * p.inner + t)), self.path[t].row(row));
-                products.xy(*agent, sample, x, y, adjoint, &mut product[..nx])?;
-                h.iter_mut().zip(&product[..nx]).for_each(|(h, q)| *h -= alpha * *q);
-                products.yy(*agent, sample, x, y, adjoint, &mut product[..ny])?;
-                adjoint.iter_mut().zip(&product[..ny]).for_each(|(a, q)| *a -= alpha * *q);
+                let (sample, alpha) = step(t);
+                afar.put(Y, (&path[t], 0));
+                afar.clear_z();
+                afar.soba(problem, at(sample, network), None)?;
+                afar.give(X, (h, 0), 1.0, -alpha);
+                afar.give(Z, (change, 0), 0.0, alpha);
+                afar.put(Z, (adjoint, 0));
+                afar.soba(problem, at(sample, network), None)?;
+                afar.give(X, (h, 0), 1.0, alpha);
+                afar.give(Z, (change, 0), 1.0, -alpha);
+                adjoint.blend_on_device(0, 1.0, 1.0, (change, 0));
             }
+            return Ok(());
         }
-        Ok(())
+        let (products, owned, width) = (products(problem)?, network.owned(), problem.lower());
+        h.try_for_each_pair(adjoint, network.threads(), |thread, row, h, adjoint| {
+            let (agent, [x], [y]) = (owned[row], x.row(row), path[p.inner].row(row));
+            workspaces.with(thread, x.len() + width, |workspace| {
+                let (product_x, product_y) = workspace.split_at_mut(x.len());
+                problem.grad_f(agent, k, x, y, h, adjoint)?;
+                for t in (0..p.inner).rev() {
+                    let ((sample, alpha), [y]) = (step(t), path[t].row(row));
+                    let alpha = T::of(alpha);
+                    products.xy(agent, sample, x, y, adjoint, product_x)?;
+                    h.iter_mut().zip(&*product_x).for_each(|(h, q)| *h -= alpha * *q);
+                    products.yy(agent, sample, x, y, adjoint, product_y)?;
+                    adjoint.iter_mut().zip(&*product_y).for_each(|(a, q)| *a -= alpha * *q);
+                }
+                Ok(())
+            })
+        })
     }
 }
 
@@ -119,18 +145,19 @@ impl<M: Method> Parameters for DoubleLoop<M> {
         (self.inner + 1) * self.method.rounds()
     }
 
-    /// The path of the inner loop is kept as well, and where a fresh one begins.
+    /// The path of the inner loop is kept as well, p, and where a fresh loop begins.
     fn vectors(&self, _blocks: usize) -> Vectors {
         let (each, fresh) = (self.method.vectors(1), self.inner_start == InnerStart::Fresh);
-        Vectors { upper: each, lower: each + self.inner + 1 + usize::from(fresh), single: 0 }
+        Vectors { upper: each, lower: each + self.inner + 2 + usize::from(fresh), single: 0 }
     }
 
     fn tiers(&self) -> Vec<Tier> {
         vec![Tier { axes: vec![Axis::values("eta", &STEPS)], fine: false }]
     }
 
-    fn on_device(&self) -> bool {
-        false
+    /// What p changes by.
+    fn more_on_device(&self) -> usize {
+        afar::VECTORS + 1
     }
 
     fn version(&self) -> u32 {

@@ -129,11 +129,6 @@ impl Parameters for C2dfb {
         step_tiers(["eta_x", "eta_y"], Some(Tier { axes: vec![Axis::lambda()], fine: false }))
     }
 
-    /// The largest entries of a difference are found on the host.
-    fn on_device(&self) -> bool {
-        self.top.is_none()
-    }
-
     fn more_on_device(&self) -> usize {
         afar::VECTORS
     }

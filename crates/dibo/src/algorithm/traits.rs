@@ -50,10 +50,6 @@ pub trait Parameters: Send + Sync {
     fn single_step(&self, _k: usize) -> Option<f64> {
         None
     }
-    /// Whether its state can lie on a device.
-    fn on_device(&self) -> bool {
-        true
-    }
     /// Vectors like y that it needs beside its state where that lies on a device.
     fn more_on_device(&self) -> usize {
         0

@@ -22,12 +22,17 @@ pub trait OnDevice<T>: Debug + Send + Sync {
     fn scale_difference(&mut self, scale: T, other: &dyn OnDevice<T>);
     /// `self −= factors ∘ other`: one factor for all columns of a variable.
     fn sub_scaled_columns(&mut self, factors: &[T], other: &dyn OnDevice<T>);
+    /// `self −= factors ∘ mean of other's rows`, in every row.
+    fn sub_scaled_mean(&mut self, factors: &[T], other: &dyn OnDevice<T>);
     /// `self = other / weight`: one number per row.
     fn divide_into(&mut self, other: &dyn OnDevice<T>, weights: &[T]);
     /// `self = keep · self + scale · other`, in these columns from those that begin at a place of `other`,
     /// which may have another width; in all rows as they are where no columns are named. With `keep` 0 what
     /// was there counts for nothing, whatever it was.
     fn blend(&mut self, keep: T, scale: T, other: &dyn OnDevice<T>, columns: Option<(Range<usize>, usize)>);
+    /// Each row takes over, in these columns, its `top` largest differences from `other`; the first of equals
+    /// comes first.
+    fn take_largest(&mut self, top: usize, columns: Range<usize>, other: &dyn OnDevice<T>);
     /// Shrinks what a row has in these columns to this norm where it is longer.
     fn keep_in_ball(&mut self, columns: Range<usize>, radius: f64);
     /// The mean of these columns over the rows.

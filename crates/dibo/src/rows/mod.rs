@@ -243,6 +243,13 @@ impl<T: Real> Rows<T> {
         }
     }
 
+    /// `self −= columns ∘ mean of other's rows`, in every row.
+    pub(crate) fn sub_scaled_mean_on_device(&mut self, columns: &[T], other: &Rows<T>) {
+        if let Some((a, b)) = self.devices(other) {
+            a.sub_scaled_mean(columns, b);
+        }
+    }
+
     /// `ψ⁺ = self − columns ∘ m`, `self += ψ⁺ − ψ`, in one pass. On the host.
     pub fn diffuse(&mut self, psi: &mut Rows<T>, columns: &[T], m: &Rows<T>, threads: &Threads) {
         self.update_together(psi, threads, |i, row, psi| kernels::diffuse(row, psi, columns, m.row(i)));

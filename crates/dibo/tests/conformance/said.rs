@@ -19,10 +19,10 @@ fn room(entry: &Entry) -> [usize; 2] {
     match entry.name {
         // A gradient, or the one at the point that was left.
         "push-sgd" | "subgradient-push" | "push-saga" | "push-asgd" => [1, 0],
-        // The same for x and y, where y begins, and its path, which Push-ASGD remembers.
-        "dl-push-pull" => [0, 1 + INNER + 1],
-        "dl-push-sgd" | "dl-push-saga" => [1, 2 + INNER + 1],
-        "dl-push-asgd" => [1, 2],
+        // The same for x and y, where y begins, the adjoint, and y's path, which Push-ASGD remembers.
+        "dl-push-pull" => [0, 2 + INNER + 1],
+        "dl-push-sgd" | "dl-push-saga" => [1, 3 + INNER + 1],
+        "dl-push-asgd" => [1, 3],
         // The next ψ or v, on a device.
         "exact-diffusion" | "extra" => [1, 0],
         // STORM has the directions at the point before.
@@ -158,35 +158,6 @@ fn cells_refuse_what_does_not_go_together() {
     assert!(refused("single-cell", &lazy("sgp", true)).contains("push-sum has no A to soften"));
     algorithm("single-cell", lazy("sgp", false));
     algorithm("single-cell", lazy("gt", true));
-}
-
-/// A device has all but loops that differentiate their path, and the central method.
-#[test]
-fn who_can_lie_on_a_device() {
-    let on_host = ["centralized-fab", "dl-push-pull", "dl-push-sgd", "dl-push-saga", "dl-push-asgd"];
-    for Entry { name, parameters, .. } in entries() {
-        // The largest entries of a difference are found on the host.
-        let there = parameters.get("top").is_none_or(Value::is_null) && !on_host.contains(&name);
-        assert_eq!(algorithm(name, parameters.clone()).on_device(), there, "{name} {parameters}");
-    }
-    let cell = |more: Value| {
-        let mut all = json!({"direction": "penalty", "mixing": "ab", "eta_x": 0.1, "eta_y": 0.1});
-        more.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
-        algorithm("cell", all).on_device()
-    };
-    for more in [
-        json!({"lambda": 3.0}),
-        json!({"lambda": 3.0, "estimator_y": "storm", "a": 0.3}),
-        json!({"lambda": 3.0, "mixing_z": "gt"}),
-        json!({"lambda": 3.0, "sweep": "sequential"}),
-        json!({"lambda": 3.0, "radius_z": 1.0}),
-        json!({"direction": "moreau", "mu": 0.5, "gamma": 2.0}),
-        json!({"direction": "soba"}),
-        json!({"direction": "soba-fd", "delta": 0.01}),
-    ] {
-        assert!(cell(more.clone()), "{more}");
-    }
-    assert!(cell(json!({"direction": "neumann-local", "curvature": 2.0, "terms": 3})));
 }
 
 /// Who has push-sum's weight pushes, and who asks for weights that add up both ways has them from undirected
