@@ -264,7 +264,8 @@ fn one_setting(
             let went = tried.metric.map_or(String::new(), |(name, from, to)| {
                 format!("; {} went from {} to {}", name.replace('_', " "), number(from), number(to))
             });
-            lines.push(format!("tried for {k} iterations, {} ms each{went}", number(ms)));
+            let many = if k == 1 { "1 iteration".into() } else { format!("{k} iterations") };
+            lines.push(format!("tried for {many}, {} ms each{went}", number(ms)));
             if tried.diverged {
                 warnings
                     .push(format!("diverges: it did within {k} iterations of seed {seed} when it was tried"));

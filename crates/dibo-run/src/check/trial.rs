@@ -31,11 +31,25 @@ impl Visit for Trial {
     type Out = Tried;
 
     fn visit<T: Real>(self, ready: Ready<'_, T>) -> Result<Tried> {
-        let mut network = ready.network()?;
+        if self.time.is_zero() {
+            return Ok(Tried { iterations: 0, seconds: 0.0, diverged: false, metric: None });
+        }
+        let (mut network, from) = (ready.network()?, Instant::now());
         let mut state = ready.algorithm.start(ready.problem, &mut *network, None)?;
+        if self.look {
+            // Where an iteration takes long, as a BERT's does, metrics of all data would take far longer.
+            state.step(0, ready.problem, &mut *network)?;
+            network.wait()?;
+            let seconds = from.elapsed().as_secs_f64();
+            if 10.0 * seconds > self.time.as_secs_f64() {
+                return Ok(Tried { iterations: 1, seconds, diverged: false, metric: None });
+            }
+            network = ready.network()?;
+            state = ready.algorithm.start(ready.problem, &mut *network, None)?;
+        }
         let first = ready.problem.measures().first().copied();
         let look = |state: &mut dyn dibo::algorithm::State<T>| -> Result<Option<f64>> {
-            if !self.look || self.time.is_zero() {
+            if !self.look {
                 return Ok(None);
             }
             let values = evaluate(ready.problem, &state.views())?;

@@ -285,27 +285,30 @@ impl Problem {
         let moves = Parameters::penalty_steps(algorithm, 0).is_some_and(|s| s.eta[0] > 0.0);
         let plain = moves && matches!(self.task(), Task::Tuning { form: TauForm::Plain, .. });
         plain.then(|| {
-            "may diverge: τ = x can fall below 0, where the lower level has no minimum; tau_form = \"exp\" \
-            keeps \
-            it above"
+            "may diverge: τ = x can fall below 0, where the lower level has no minimum; \
+            tau_form = \"exp\" keeps it above"
                 .into()
         })
     }
 
     fn size(&self) -> Option<Size> {
         let k = &self.keys;
-        // The image sets have 784 pixels and 10 classes; texts are told by their model's folder.
-        let (pixels, classes, samples) = (784, 10, if k.data == "mnist-2500" { 2_500 } else { 60_000 });
+        // The image sets have 784 pixels and 10 classes; a review's tokens have two bytes each.
+        let (pixels, classes, samples, tested) = match k.data.as_str() {
+            "imdb" => (2 * k.length, 2, 25_000, 25_000),
+            "mnist-2500" => (784, 10, 2_500, 10_000),
+            _ => (784, 10, 60_000, 10_000),
+        };
         let width = match k.model.as_str() {
             "linear" => (pixels + 1) * classes,
             "linear-no-bias" => pixels * classes,
             "mlp" => (pixels + 1) * k.hidden + (k.hidden + 1) * classes,
-            _ => return None,
+            _ => data::bert(&data::folder().join(&k.pretrained), k.pool).ok()?.places(classes).width,
         };
         let train = if k.train > 0 { k.train } else { samples / k.agents };
         let blocks = if k.batch > 0 { (train + k.validation).div_ceil(k.batch) } else { 1 };
         let upper = if self.tuning { 1 } else { train };
-        let bytes = ((samples + 10_000) * pixels) as f64;
+        let bytes = ((samples + tested) * pixels) as f64;
         Some(Size { upper, lower: width, single: width, blocks, number: k.bits / 8, bytes })
     }
 
