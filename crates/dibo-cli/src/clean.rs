@@ -587,6 +587,12 @@ fn algorithm(name: &str, step: f64, iterations: usize) -> Result<String> {
     };
     Ok(head
         + &match known.is_bilevel() {
+            // A T that the upper level moves from the start, by a y that leans on the checked rows as much as
+            // on all others, ends below one that first follows y.
+            true if matches!(known, Way::Bilevel | Way::BilevelOwn) => {
+                let (x, y, half) = (line(upper * step / 3.0), line(step / 3.0), iterations / 2);
+                format!("name = \"fab\"\njointly = {half}\nlambda = 3\neta_x = {x}\neta_y = {y}\n")
+            }
             true => {
                 let (x, y) = (line(upper * step), line(step));
                 format!("name = \"fab\"\nlambda = 1\neta_x = {x}\neta_y = {y}\n")

@@ -159,6 +159,9 @@ struct OfWay {
     checked_weight: Option<f64>,
     /// From which rows models learn before they know the noise matrix.
     from: Option<From>,
+    /// With `bilevel` and `bilevel-own`: iterations before which the noise matrix follows y, as in `joint`, and
+    /// the upper level does not move it yet; none if not given.
+    jointly: Option<usize>,
     /// The upper level also learns the regulariser.
     learn_tau: Option<bool>,
     /// The part of the checked rows that no training sees, instead of the problem's.
@@ -170,8 +173,18 @@ struct OfWay {
 
 const LISTS: &[&str] = &["files", "checked_files", "features", "words", "image_size"];
 
-const OF_WAY: &[&str] =
-    &["way", "tau", "warm", "matrix_rate", "checked_weight", "from", "learn_tau", "held", "site_classes"];
+const OF_WAY: &[&str] = &[
+    "way",
+    "tau",
+    "warm",
+    "matrix_rate",
+    "checked_weight",
+    "from",
+    "jointly",
+    "learn_tau",
+    "held",
+    "site_classes",
+];
 
 /// The keys with the way of one algorithm.
 pub struct LabelsProblem {
@@ -208,6 +221,7 @@ impl LabelsProblem {
             ("matrix_rate", of_way.matrix_rate.is_some() && (!way.has_matrix() || way.is_bilevel())),
             ("from", of_way.from.is_some() && !way.has_matrix()),
             ("checked_weight", of_way.checked_weight.is_some() && way.is_bilevel() && way != Way::EmOwn),
+            ("jointly", of_way.jointly.is_some() && !matches!(way, Way::Bilevel | Way::BilevelOwn)),
             ("learn_tau", of_way.learn_tau.is_some() && !way.is_bilevel()),
             ("site_classes", of_way.site_classes.is_some() && way != Way::Em),
         ];
@@ -226,6 +240,7 @@ impl LabelsProblem {
             warm_weight: keys.warm_weight,
             from: of_way.from.unwrap_or_default(),
             matrix_rate: of_way.matrix_rate.unwrap_or(rate),
+            jointly: of_way.jointly.unwrap_or(0),
             learn_tau: of_way.learn_tau.unwrap_or(false),
             site_classes: of_way.site_classes.unwrap_or(false),
         };

@@ -114,7 +114,7 @@ impl<T: Real> Labels<T> {
             let asked: Vec<_> = agents().map(of).collect();
             let seen = self.passed(model, &asked, g * tau, passes)?;
             for (((dx, t), asked), seen) in out.iter_mut().zip(&ts).zip(&asked).zip(&seen) {
-                self.lower_upper(asked, t, seen, |c, d| dx[c] += T::of(sign * d));
+                self.lower_upper(asked, t, seen, |c, d| dx[c] += self.upper_part(k, c, sign, d));
             }
         }
         Ok(out)

@@ -191,6 +191,9 @@ pub struct Choices {
     pub from: From,
     /// Step of T relative to the model's, in the single-level ways.
     pub matrix_rate: f64,
+    /// In the bilevel ways, iterations before which T follows y, as jointly, and the upper level does not
+    /// move it yet.
+    pub jointly: usize,
     /// The bilevel ways learn ln τ, too.
     pub learn_tau: bool,
     /// EM's rows are judged by how common each class is at their own site, too.
@@ -218,6 +221,7 @@ impl Default for Choices {
             warm_weight: 1.0,
             from: From::Checked,
             matrix_rate: 1.0,
+            jointly: 0,
             learn_tau: false,
             site_classes: false,
         }
@@ -615,6 +619,14 @@ impl<T: Real> Labels<T> {
         }
     }
 
+    /// What y's (`sign` 1) or z's (−1) part of the lower level's gradient adds to one of x's directions. While
+    /// T follows y, z's has no say, and a regulariser waits.
+    fn upper_part(&self, k: usize, number: usize, sign: f64, d: f64) -> T {
+        let follows = k < self.choices.jointly && self.way.has_matrix();
+        let matrix = self.net.classes * self.net.classes;
+        T::of(if follows && (sign < 0.0 || number >= matrix) { 0.0 } else { sign * d })
+    }
+
     /// One agent's directions in a bilevel way.
     fn directions(
         &self,
@@ -642,8 +654,8 @@ impl<T: Real> Labels<T> {
             }
             return self.upper_before(x, &seen, dx);
         }
-        self.lower_level(at, (0.0, g), x, z, dz, |c, d| dx[c] -= T::of(d));
-        self.lower_level(at, (f, g), x, y, dy, |c, d| dx[c] += T::of(d));
+        self.lower_level(at, (0.0, g), x, z, dz, |c, d| dx[c] += self.upper_part(k, c, -1.0, d));
+        self.lower_level(at, (f, g), x, y, dy, |c, d| dx[c] += self.upper_part(k, c, 1.0, d));
     }
 }
 

@@ -380,6 +380,38 @@ fn bilevel_gradients_and_directions() {
     }
 }
 
+/// As long as T follows y, x has y's part alone and a regulariser waits; then all is as ever.
+#[test]
+fn the_upper_level_can_wait_until_t_has_followed_y() {
+    let (sites, penalty) = (sites(3), Penalty { f: 0.3, g: 2.0 });
+    for way in [Way::Bilevel, Way::BilevelOwn] {
+        let make = |jointly| -> Labels<f64> {
+            let choices =
+                Choices { tau: 0.05, batch: 3, warm: 1, jointly, learn_tau: true, ..Choices::default() };
+            Labels::new(sites.clone(), net(Model::Linear), way, choices, totals(&sites), 5).unwrap()
+        };
+        let (waits, plain) = (make(3), make(0));
+        let n = plain.net.width();
+        let (x, y, z) = (random(10, 1), random(n, 2), random(n, 3));
+        for (i, k) in [0, 1, 2].into_iter().flat_map(|i| [0, 1, 2, 3].map(|k| (i, k))) {
+            let of = |p: &Labels<f64>| {
+                let mut d = [vec![7.0; 10], vec![7.0; n], vec![7.0; n]];
+                let [dx, dy, dz] = &mut d;
+                p.directions(i, k, penalty, [&x, &y, &z], [dx, dy, dz]);
+                d
+            };
+            let mut expected = of(&plain);
+            if k == 1 || k == 2 {
+                let mut gy = vec![0.0; n];
+                plain.grad_g(i, k, &x, &y, &mut expected[0], &mut gy).unwrap();
+                expected[0].iter_mut().for_each(|d| *d *= penalty.g);
+                expected[0][9] = 0.0;
+            }
+            of(&waits).iter().zip(&expected).for_each(|(d, e)| near(d, e));
+        }
+    }
+}
+
 /// Every weight has the regulariser of its column, or of its class.
 #[test]
 fn regularisers_by_column_and_class() {
@@ -766,7 +798,15 @@ impl Passes for Here<'_> {
 fn models_that_lie_elsewhere_move_alike() {
     let sites = sites(3);
     for (way, from) in Way::ALL.into_iter().flat_map(|w| [From::Checked, From::Given].map(|f| (w, f))) {
-        let choices = Choices { tau: 0.05, batch: 3, warm: 2, warm_weight: 0.5, from, ..Choices::default() };
+        let choices = Choices {
+            tau: 0.05,
+            batch: 3,
+            warm: 2,
+            warm_weight: 0.5,
+            jointly: 4,
+            from,
+            ..Choices::default()
+        };
         let p: Labels<f32> =
             Labels::new(sites.clone(), net(Model::Mlp(4)), way, choices, totals(&sites), 5).unwrap();
         if p.learns_regulariser() {
