@@ -159,8 +159,8 @@ struct OfWay {
     checked_weight: Option<f64>,
     /// From which rows models learn before they know the noise matrix.
     from: Option<From>,
-    /// With `bilevel` and `bilevel-own`: iterations before which the noise matrix follows y, as in `joint`, and
-    /// the upper level does not move it yet; none if not given.
+    /// With `bilevel` and `bilevel-own`: iterations before which the noise matrix follows y, as in `joint`,
+    /// and the upper level does not move it yet; none if not given.
     jointly: Option<usize>,
     /// The upper level also learns the regulariser.
     learn_tau: Option<bool>,

@@ -619,8 +619,8 @@ impl<T: Real> Labels<T> {
         }
     }
 
-    /// What y's (`sign` 1) or z's (−1) part of the lower level's gradient adds to one of x's directions. While
-    /// T follows y, z's has no say, and a regulariser waits.
+    /// What y's (`sign` 1) or z's (−1) part of the lower level's gradient adds to one of x's directions.
+    /// While T follows y, z's has no say, and a regulariser waits.
     fn upper_part(&self, k: usize, number: usize, sign: f64, d: f64) -> T {
         let follows = k < self.choices.jointly && self.way.has_matrix();
         let matrix = self.net.classes * self.net.classes;
