@@ -45,6 +45,18 @@ problem.omega = 3
 algorithm.lambda = 10
 "#;
 
+/// As a BERT's do, whose metrics of all data would take far longer.
+#[test]
+fn where_an_iteration_takes_long_a_trial_is_one_of_them_without_metrics() {
+    let text = CASES.split("[[case]]").next().unwrap();
+    let (experiment, one) = (read(text, &[]).unwrap(), Threads::one());
+    let opened = open(&experiment.settings[0], 0, Place::new(Path::new("."), &one)).unwrap();
+    let tried = opened.visit(check::Trial { time: Duration::from_nanos(1), look: true }).unwrap();
+    assert!(tried.iterations == 1 && tried.seconds > 0.0 && tried.metric.is_none(), "{tried:?}");
+    let tried = opened.visit(check::Trial { time: Duration::from_secs(30), look: true }).unwrap();
+    assert!(tried.iterations > 1 && tried.metric.is_some(), "{tried:?}");
+}
+
 #[test]
 fn cases_change_settings_together() {
     let e = read(CASES, &[]).unwrap();
