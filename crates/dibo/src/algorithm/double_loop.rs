@@ -5,12 +5,11 @@
 //! the limit); the truncation then leaves the factor 1 − (1 − α∇²ᵧᵧg)^T on the hypergradient's second part.
 //! That is the derivative of y_T where y_0 does not depend on x: so each inner loop starts anew, as iterative
 //! differentiation has it, unless `inner_start = "kept"` lets y go on from where the last one left it.
-use super::afar::Afar;
+use super::adjoint::Adjoint;
 use super::direction::products;
 use super::itd::{Inner, lower_gradient};
 use super::loops::variables;
-use super::stacks::like;
-use super::{Algorithm, Descent, Method, State, View, Workspaces, memory, own_start};
+use super::{Algorithm, Descent, Method, State, View, memory, own_start};
 use crate::error::Result;
 use crate::network::Network;
 use crate::problem::{Bilevel, Start};
@@ -65,13 +64,12 @@ impl<T: Real, M: Method> Algorithm<T> for DoubleLoop<M> {
         products(problem)?;
         let start = own_start(problem, start);
         let (x, y) = variables(problem, network, &start);
-        let afar = Afar::new(problem, network, y.on_device());
-        let (adjoint, change) = (like(&y), afar.is_some().then(|| like(&y)));
-        let workspaces = Workspaces::new(network.threads().count()).and(afar);
+        let adjoint = Adjoint::new(&y, problem, network);
         let path = vec![y.clone(); self.inner + 1];
-        let descent = self.method.begin(y, 1, network, &mut lower_gradient(problem, &x, &workspaces))?;
+        let descent =
+            self.method.begin(y, 1, network, &mut lower_gradient(problem, &x, &adjoint.workspaces))?;
         let start = (self.inner_start == InnerStart::Fresh).then(|| path[0].clone());
-        let mut inner = Inner { y: descent, path, start, adjoint, change, workspaces };
+        let mut inner = Inner { y: descent, path, start, adjoint };
         let outer = self.method.begin(x, 1, network, &mut |network, _, x, d| {
             inner.run(self, 0, x, problem, network)?;
             inner.hypergradient(self, [0, 0], x, d, problem, network)

@@ -1,10 +1,10 @@
 //! The inner loop of a double-loop method and its derivative (ITD), and what such a method says about itself.
+use super::adjoint::Adjoint;
 use super::afar;
 use super::descent::STEPS;
-use super::direction::{X, Y, Z, products};
 use super::double_loop::{DoubleLoop, InnerStart};
 use super::looks::lower_gradients;
-use super::{Axis, Descent, GraphNeeds, Method, Mixes, Needs, Parameters, Tier, Vectors, Workspaces, at};
+use super::{Axis, Descent, GraphNeeds, Method, Mixes, Needs, Parameters, Tier, Vectors, Workspaces};
 use crate::error::Result;
 use crate::network::Network;
 use crate::problem::Bilevel;
@@ -16,11 +16,7 @@ pub struct Inner<T> {
     pub path: Vec<Stack<T, 1>>,
     /// Where each inner loop begins, unless y is kept.
     pub start: Option<Stack<T, 1>>,
-    /// p, which goes backwards along the path.
-    pub adjoint: Stack<T, 1>,
-    /// On a device, what p changes by.
-    pub change: Option<Stack<T, 1>>,
-    pub workspaces: Workspaces<T>,
+    pub adjoint: Adjoint<T>,
 }
 
 /// ∇ᵧg at the agents' y for their fixed x.
@@ -43,8 +39,8 @@ impl<T: Real> Inner<T> {
         problem: &dyn Bilevel<T>,
         network: &mut dyn Network<T>,
     ) -> Result<()> {
-        let Self { y, path, start, workspaces, .. } = self;
-        let mut gradient = lower_gradient(problem, x, workspaces);
+        let Self { y, path, start, adjoint } = self;
+        let mut gradient = lower_gradient(problem, x, &adjoint.workspaces);
         if let Some(start) = start.as_ref().filter(|_| k > 0) {
             *y = p.method.begin(start.clone(), 1, network, &mut |network, sample, y, d| {
                 gradient(network, k * p.inner + sample, y, d)
@@ -69,48 +65,10 @@ impl<T: Real> Inner<T> {
         problem: &dyn Bilevel<T>,
         network: &dyn Network<T>,
     ) -> Result<()> {
-        let Self { path, adjoint, change, workspaces, .. } = self;
+        let Self { path, adjoint, .. } = self;
+        adjoint.begin(h, k, (x, &path[p.inner]), problem, network)?;
         let step = |t: usize| (k * p.inner + t, p.method.eta(of * p.inner + t));
-        if let (Some(mut afar), Some(change)) = (workspaces.afar(), change) {
-            // At z = 0 SOBA's directions are ∇ₓf and −∇ᵧf; at z = p they are those and the products.
-            afar.put(X, (x, 0));
-            afar.put(Y, (&path[p.inner], 0));
-            afar.clear_z();
-            afar.soba(problem, at(k, network), None)?;
-            afar.give(X, (h, 0), 0.0, 1.0);
-            afar.give(Z, (adjoint, 0), 0.0, -1.0);
-            for t in (0..p.inner).rev() {
-                let (sample, alpha) = step(t);
-                afar.put(Y, (&path[t], 0));
-                afar.clear_z();
-                afar.soba(problem, at(sample, network), None)?;
-                afar.give(X, (h, 0), 1.0, -alpha);
-                afar.give(Z, (change, 0), 0.0, alpha);
-                afar.put(Z, (adjoint, 0));
-                afar.soba(problem, at(sample, network), None)?;
-                afar.give(X, (h, 0), 1.0, alpha);
-                afar.give(Z, (change, 0), 1.0, -alpha);
-                adjoint.blend_on_device(0, 1.0, 1.0, (change, 0));
-            }
-            return Ok(());
-        }
-        let (products, owned, width) = (products(problem)?, network.owned(), problem.lower());
-        h.try_for_each_pair(adjoint, network.threads(), |thread, row, h, adjoint| {
-            let (agent, [x], [y]) = (owned[row], x.row(row), path[p.inner].row(row));
-            workspaces.with(thread, x.len() + width, |workspace| {
-                let (product_x, product_y) = workspace.split_at_mut(x.len());
-                problem.grad_f(agent, k, x, y, h, adjoint)?;
-                for t in (0..p.inner).rev() {
-                    let ((sample, alpha), [y]) = (step(t), path[t].row(row));
-                    let alpha = T::of(alpha);
-                    products.xy(agent, sample, x, y, adjoint, product_x)?;
-                    h.iter_mut().zip(&*product_x).for_each(|(h, q)| *h -= alpha * *q);
-                    products.yy(agent, sample, x, y, adjoint, product_y)?;
-                    adjoint.iter_mut().zip(&*product_y).for_each(|(a, q)| *a -= alpha * *q);
-                }
-                Ok(())
-            })
-        })
+        adjoint.back(h, x, &path[..p.inner], step, problem, network)
     }
 }
 

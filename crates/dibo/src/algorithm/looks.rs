@@ -30,6 +30,31 @@ pub fn lower_gradients<T: Real>(
     Ok(())
 }
 
+/// Writes ∇ₓf and ∇ᵧf at (x, y).
+pub fn upper_gradients<T: Real>(
+    [fx, fy]: [&mut Stack<T, 1>; 2],
+    (x, y): Here<'_, T>,
+    k: usize,
+    problem: &dyn Bilevel<T>,
+    network: &dyn Network<T>,
+    workspaces: &Workspaces<T>,
+) -> Result<()> {
+    let Some(mut afar) = workspaces.afar() else {
+        let owned = network.owned();
+        return fx.try_for_each_pair(fy, network.threads(), |_, row, fx, fy| {
+            problem.grad_f(owned[row], k, x.row(row)[0], y.row(row)[0], fx, fy)
+        });
+    };
+    // At z = 0 SOBA's directions are ∇ₓf and −∇ᵧf.
+    afar.put(X, (x, 0));
+    afar.put(Y, (y, 0));
+    afar.clear_z();
+    afar.soba(problem, at(k, network), None)?;
+    afar.give(X, (fx, 0), 0.0, 1.0);
+    afar.give(Z, (fy, 0), 0.0, -1.0);
+    Ok(())
+}
+
 /// Writes one variable's direction of the penalty: ∇ₓf(x, y) + λ(∇ₓg(x, y) − ∇ₓg(x, z)), ∇ᵧ(f + λg)(x, y) or
 /// λ∇ᵧg(x, z).
 pub fn penalty_direction<T: Real>(
@@ -82,20 +107,17 @@ impl<T: Real> LinearSystem<T> {
     pub fn begin(
         &mut self,
         k: usize,
-        (x, y): Here<'_, T>,
+        here: Here<'_, T>,
         problem: &dyn Bilevel<T>,
         network: &dyn Network<T>,
     ) -> Result<()> {
         let Self { u, b, workspaces } = self;
         // A device has them with what they are taken from.
         if let Some(mut afar) = workspaces.afar() {
-            afar.put(Y, (y, 0));
+            afar.put(Y, (here.1, 0));
             return Ok(());
         }
-        let owned = network.owned();
-        u.try_for_each_pair(b, network.threads(), |_, row, u, b| {
-            problem.grad_f(owned[row], k, x.row(row)[0], y.row(row)[0], u, b)
-        })
+        upper_gradients([u, b], here, k, problem, network, workspaces)
     }
 
     /// d = ∇²ᵧᵧg z − ∇ᵧf, where z is 0 if this is the first.

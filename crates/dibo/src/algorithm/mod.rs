@@ -4,6 +4,7 @@
 //!
 //! A new algorithm is one file and one line in the registry below.
 pub mod ab;
+mod adjoint;
 mod afar;
 pub mod c2dfb;
 pub mod cell;

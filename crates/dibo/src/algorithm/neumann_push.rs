@@ -1,6 +1,6 @@
 //! A hypergradient by Neumann terms, each averaged over the agents by rounds of push-sum.
-use super::direction::{X, Y, Z, products};
-use super::looks::Here;
+use super::direction::{X, Z, products};
+use super::looks::{Here, upper_gradients};
 use super::loops::{each, scale};
 use super::{Workspaces, at};
 use crate::error::Result;
@@ -33,23 +33,15 @@ impl<T: Real> NeumannPush<T> {
         problem: &dyn Bilevel<T>,
         network: &dyn Network<T>,
     ) -> Result<()> {
-        let (Self { h, a, workspaces, there, .. }, (x, y), owned) = (self, here, network.owned());
+        let Self { h, a, workspaces, there, .. } = self;
         let n = network.agents() as f64;
-        if let (Some(mut afar), Some(OnDevice { fx, fy, .. })) = (workspaces.afar(), there) {
-            // At z = 0 SOBA's directions are ∇ₓf and −∇ᵧf.
-            afar.put(X, (x, 0));
-            afar.put(Y, (y, 0));
-            afar.clear_z();
-            afar.soba(problem, at(k, network), None)?;
-            afar.give(X, (fx, 0), 0.0, 1.0);
-            afar.give(Z, (fy, 0), 0.0, -1.0);
+        if let Some(OnDevice { fx, fy, .. }) = there {
+            upper_gradients([fx, fy], here, k, problem, network, workspaces)?;
             h.blend_on_device(0, 0.0, 1.0 / n, (fx, 0));
             a.blend_on_device(0, 0.0, 1.0 / n, (fy, 0));
             return Ok(());
         }
-        h.try_for_each_pair(a, network.threads(), |_, row, h, a| {
-            problem.grad_f(owned[row], k, x.row(row)[0], y.row(row)[0], h, a)
-        })?;
+        upper_gradients([h, a], here, k, problem, network, workspaces)?;
         scale(a, 1.0 / n, network);
         scale(h, 1.0 / n, network);
         Ok(())
