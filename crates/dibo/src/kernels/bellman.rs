@@ -243,7 +243,11 @@ pub(crate) struct Block<'a> {
 fn directions_of<V: Fused, const WANTED: u8>(block: Block<'_>) {
     let Block { tables, table_of, rewards, c, owned, noisy, stride, v, d } = block;
     let table = |row: usize| table_of[owned[row]];
-    let reward = |row: usize| noisy.unwrap_or_else(|| &rewards.0[owned[row] * rewards.1..][..rewards.1]);
+    // A closure within this one would be called, from registers that have to be put away for it.
+    let reward = |row: usize| match noisy {
+        Some(noisy) => noisy,
+        None => &rewards.0[owned[row] * rewards.1..][..rewards.1],
+    };
     let mut rows = v.chunks_exact(stride).zip(d.chunks_exact_mut(stride));
     let mut row = 0;
     while row < owned.len() {
