@@ -222,6 +222,26 @@ fn the_table_s_divergent_rows_are_warned_of_and_no_others() {
     }
 }
 
+/// A run that ends before its way begins says so, and no other does.
+#[test]
+fn a_run_that_ends_before_its_way_begins_is_warned_of() {
+    for iterations in [150, 450, 3000, 3001] {
+        let e = load("labels-fashion", &[format!("run.iterations={iterations}")]).unwrap();
+        for setting in &e.settings {
+            let key = match (setting.series.words("algorithm.way").as_str(), iterations) {
+                ("bilevel", 150 | 450) => "warm = 450",
+                ("bilevel", 3000) => "jointly = 3000",
+                ("em" | "joint" | "weights", 150) => "warm = 150",
+                _ => "",
+            };
+            let found = check::warnings(setting, 1, &e.folder, &mut check::Cache::default()).unwrap();
+            let wanted =
+                format!("ends before its way begins: {key}, and the run has {iterations} iterations");
+            assert_eq!(found, if key.is_empty() { vec![] } else { vec![wanted] });
+        }
+    }
+}
+
 /// The network's own condition: patterns in blocks on a ring make the printed step diverge, patterns in turn
 /// do not.
 #[test]

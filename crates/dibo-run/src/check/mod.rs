@@ -57,11 +57,11 @@ pub fn before_at(experiment: &mut Experiment, apart: bool) -> Result<()> {
                 seen.insert(shared.clone(), opened.built.warnings.clone());
             }
             let steps = Steps { seed: experiment.seeds[0], cache: &mut cache, thorough: false };
-            let mut all = of_network(setting, experiment.seeds[0], &folder)?;
+            let mut all = of_setting(setting, experiment.seeds[0], &folder)?;
             all.extend(opened.visit(steps)?.warnings);
             all
         } else {
-            of_network(setting, experiment.seeds[0], &folder)?
+            of_setting(setting, experiment.seeds[0], &folder)?
         };
         warnings.extend(seen.get(&shared).into_iter().flatten().cloned());
         experiment.settings[s].series.warnings = warnings;
@@ -96,9 +96,10 @@ fn figures(experiment: &mut Experiment, known: &[Vec<dibo::problem::Metric>]) ->
     Ok(())
 }
 
-/// What the network alone is known to do to a method.
-fn of_network(setting: &Setting, seed: u64, folder: &Path) -> Result<Vec<String>> {
-    let (parameters, mut all) = (setting.parameters(), Vec::new());
+/// What the setting alone tells: what its network does to its method, and what its length leaves out.
+fn of_setting(setting: &Setting, seed: u64, folder: &Path) -> Result<Vec<String>> {
+    let parameters = setting.parameters();
+    let mut all: Vec<String> = setting.problem.too_short(setting.run.iterations).into_iter().collect();
     if parameters.wishes().frozen_weights {
         let graphs = setting.graphs(seed, folder)?;
         if constants(&graphs, setting.run.iterations.min(60)).lossy {
@@ -130,7 +131,7 @@ fn of_network(setting: &Setting, seed: u64, folder: &Path) -> Result<Vec<String>
 
 /// The warnings of one setting with one seed.
 pub fn warnings(setting: &Setting, seed: u64, folder: &Path, cache: &mut Cache) -> Result<Vec<String>> {
-    let mut all = of_network(setting, seed, folder)?;
+    let mut all = of_setting(setting, seed, folder)?;
     if setting.problem.closed_forms() {
         let threads = Threads::one();
         let opened = open(setting, seed, Place::new(folder, &threads))?;
@@ -240,9 +241,8 @@ fn one_setting(
             return lines;
         }
     };
-    let network = of_network(setting, seed, place.folder).unwrap_or_default();
+    let mut warnings = of_setting(setting, seed, place.folder).unwrap_or_default();
     let findings = opened.visit(Steps { seed, cache, thorough: true });
-    let mut warnings = network;
     let mut caution = setting.problem.caution(&*setting.algorithm);
     match findings {
         Ok(found) => {

@@ -190,6 +190,10 @@ pub trait Kind: Send + Sync {
     fn caution(&self, _algorithm: &dyn AnyAlgorithm) -> Option<String> {
         None
     }
+    /// What a run of so few iterations never comes to.
+    fn too_short(&self, _iterations: usize) -> Option<String> {
+        None
+    }
     /// Whether its constants have closed forms: then `check` knows more.
     fn closed_forms(&self) -> bool {
         false

@@ -466,6 +466,16 @@ impl Kind for LabelsProblem {
         }
     }
 
+    fn too_short(&self, iterations: usize) -> Option<String> {
+        let Choices { warm, jointly, .. } = self.choices;
+        let key = match () {
+            () if self.way.waits() && warm >= iterations => format!("warm = {warm}"),
+            () if jointly >= iterations => format!("jointly = {jointly}"),
+            () => return None,
+        };
+        Some(format!("ends before its way begins: {key}, and the run has {iterations} iterations"))
+    }
+
     fn build(&self, ask: &Ask<'_>) -> Result<Built> {
         if !self.keys.trains_bert() {
             ask.on_host("labels without model = \"bert\"")?;

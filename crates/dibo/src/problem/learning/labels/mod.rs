@@ -136,6 +136,11 @@ impl Way {
         self.weighs() || matches!(self, Way::EmOwn | Way::Bilevel | Way::BilevelOwn)
     }
 
+    /// Whether it begins with iterations in which nothing else is learned yet.
+    pub fn waits(self) -> bool {
+        !matches!(self, Way::CleanOnly | Way::Noisy)
+    }
+
     /// Whether given rows count by weights that the upper level decides.
     pub fn weighs(self) -> bool {
         matches!(self, Way::Weights | Way::ClassWeights | Way::Trust) || self.regularises()
