@@ -7,26 +7,27 @@ use dibo_run::door::{Place, Ready, Visit, open};
 use dibo_run::{Registry, say};
 use std::path::Path;
 
-/// Steps so small that no method leaves the place where it began.
-const METHODS: [(&str, &str); 15] = [
-    ("fab", "lambda = 2"),
-    ("d-soba", "theta = 0.5"),
-    ("d-soba-fo", "theta = 0.5\ndelta = 1e-3"),
-    ("sparkle-gt", "theta = 0.5"),
-    ("sparkle-ed", "theta = 0.5"),
-    ("sparkle-extra", "theta = 0.5"),
-    ("sparkle-ed-gt", "theta = 0.5"),
-    ("sldbo", "radius_z = 100.0"),
-    ("mdbo", MOMENTUM),
-    ("vrdbo", MOMENTUM),
-    ("dsgda-gt", "lambda = 2"),
-    ("penalty-storm", "lambda = 2\na = 0.5"),
-    ("sun-dsbo-gt", "gamma = 1.0\nmu = 0.5"),
-    ("sun-dsbo-se", "gamma = 1.0\nmu = 0.5"),
-    ("push-soba", ""),
+/// Names, steps and other parameters; steps so small that no method leaves the place where it began.
+const METHODS: [(&str, &str, &str); 15] = [
+    ("fab", STEPS, "lambda = 2"),
+    ("d-soba", STEPS, "theta = 0.5"),
+    ("d-soba-fo", STEPS, "theta = 0.5\ndelta = 1e-3"),
+    ("sparkle-gt", STEPS, "theta = 0.5"),
+    ("sparkle-ed", STEPS, "theta = 0.5"),
+    ("sparkle-extra", STEPS, "theta = 0.5"),
+    ("sparkle-ed-gt", STEPS, "theta = 0.5"),
+    ("sldbo", STEPS, "radius_z = 100.0"),
+    ("mdbo", MOMENTUM_STEPS, MOMENTUM),
+    ("vrdbo", MOMENTUM_STEPS, MOMENTUM),
+    ("dsgda-gt", STEPS, "lambda = 2"),
+    ("penalty-storm", STEPS, "lambda = 2\na = 0.5"),
+    ("sun-dsbo-gt", STEPS, "gamma = 1.0\nmu = 0.5"),
+    ("sun-dsbo-se", STEPS, "gamma = 1.0\nmu = 0.5"),
+    ("push-soba", STEPS, ""),
 ];
-const MOMENTUM: &str =
-    "alpha_1 = 1\nalpha_2 = 1\nbeta_1 = 1e-6\nbeta_2 = 1e-6\neta = 0.5\ncurvature = 10.0\nterms = 3";
+const STEPS: &str = "eta_x = 1e-6\neta_y = 1e-6";
+const MOMENTUM_STEPS: &str = "beta_1 = 1e-6\nbeta_2 = 1e-6";
+const MOMENTUM: &str = "alpha_1 = 1\nalpha_2 = 1\neta = 0.5\ncurvature = 10.0\nterms = 3";
 
 const AGENTS: usize = 10;
 /// Neighbours, of a ring that is heard both ways.
@@ -109,7 +110,7 @@ pub fn run(registry: &Registry, options: &Options) -> Result<()> {
             "beside FAB's"
         );
         let first = best[0].map_or(f64::NAN, Taken::each);
-        for ((name, _), taken) in METHODS.iter().zip(best.into_iter().flatten()) {
+        for ((name, ..), taken) in METHODS.iter().zip(best.into_iter().flatten()) {
             let Taken { seconds, vectors, gradients, products } = taken;
             let [each, ratio] = [1e9 * taken.each() / AGENTS as f64, taken.each() / first];
             say!(
@@ -126,12 +127,11 @@ pub fn run(registry: &Registry, options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn measure(registry: &Registry, (name, keys): (&str, &str), features: usize) -> Result<Taken> {
-    let steps = if keys == MOMENTUM { "" } else { "eta_x = 1e-6\neta_y = 1e-6\n" };
+fn measure(registry: &Registry, (name, steps, others): (&str, &str, &str), features: usize) -> Result<Taken> {
     let text = format!(
         "[problem]\nkind = \"policy-evaluation\"\nagents = {AGENTS}\nstates = {STATES}\n\
         features = {features}\n[graph]\nkind = \"ring\"\nundirected = true\n\
-        [[algorithm]]\nname = \"{name}\"\n{steps}{keys}\n"
+        [[algorithm]]\nname = \"{name}\"\n{steps}\n{others}\n"
     );
     let (setting, one) = (super::setting(registry, &text)?, Threads::one());
     open(&setting, 0, Place::new(Path::new("."), &one))?.visit(Timed)
