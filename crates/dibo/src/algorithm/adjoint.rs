@@ -37,8 +37,8 @@ impl<T: Real> Adjoint<T> {
         upper_gradients([h, &mut self.p], here, k, problem, network, &self.workspaces)
     }
 
-    /// Back along the path, where y at t came of that before by y⁺ = y − α∇ᵧg(x, y), with the sample and α that
-    /// `step` says: h −= α∇²ₓᵧg p, p −= α∇²ᵧᵧg p.
+    /// Back along the path, where each y came of the one before by y⁺ = y − α∇ᵧg(x, y), with the sample and α
+    /// that `step` says: h −= α∇²ₓᵧg p, p −= α∇²ᵧᵧg p.
     pub fn back(
         &mut self,
         h: &mut Stack<T, 1>,
