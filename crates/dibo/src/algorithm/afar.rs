@@ -1,6 +1,7 @@
 //! Directions where rows lie on a device: taken for all agents at once, at a point that is put together here
 //! by methods which keep their variables apart.
-use super::direction::{ON_DEVICE, Z};
+use super::direction::{ON_DEVICE, X, Y, Z};
+use super::looks::Here;
 use super::stacks::{fill, zeros};
 use crate::error::{Error, Result};
 use crate::network::Network;
@@ -50,9 +51,52 @@ impl<T: Real> Afar<T> {
         }
     }
 
-    /// The penalty's directions.
-    pub fn penalty(&mut self, problem: &dyn Bilevel<T>, at: At<'_>, penalty: Penalty) -> Result<()> {
-        problem.penalty_directions(at, penalty, &self.v, &mut self.d)
+    /// ∇ᵧg at (x, y).
+    pub fn lower_gradients(
+        &mut self,
+        d: &mut Stack<T, 1>,
+        (x, y): Here<'_, T>,
+        problem: &dyn Bilevel<T>,
+        at: At<'_>,
+    ) -> Result<()> {
+        self.put(X, (x, 0));
+        self.put(Y, (y, 0));
+        self.soba(problem, at, Some(Y))?;
+        self.give(Y, (d, 0), 0.0, 1.0);
+        Ok(())
+    }
+
+    /// ∇ₓf and ∇ᵧf at (x, y): at z = 0 SOBA's directions are ∇ₓf and −∇ᵧf.
+    pub fn upper_gradients(
+        &mut self,
+        [fx, fy]: [&mut Stack<T, 1>; 2],
+        (x, y): Here<'_, T>,
+        problem: &dyn Bilevel<T>,
+        at: At<'_>,
+    ) -> Result<()> {
+        self.put(X, (x, 0));
+        self.put(Y, (y, 0));
+        self.clear_z();
+        self.soba(problem, at, None)?;
+        self.give(X, (fx, 0), 0.0, 1.0);
+        self.give(Z, (fy, 0), 0.0, -1.0);
+        Ok(())
+    }
+
+    /// The penalty's direction of one variable at (x, y, z).
+    pub fn penalty(
+        &mut self,
+        variable: usize,
+        d: &mut Stack<T, 1>,
+        point: [&Stack<T, 1>; 3],
+        penalty: Penalty,
+        problem: &dyn Bilevel<T>,
+        at: At<'_>,
+    ) -> Result<()> {
+        point.into_iter().enumerate().for_each(|(variable, v)| self.put(variable, (v, 0)));
+        problem.penalty_directions(at, penalty, &self.v, &mut self.d)?;
+        self.give(variable, (d, 0), 0.0, 1.0);
+        Ok(())
     }
 
     /// `to = keep · to + scale · direction`, of one variable, to that of a stack.

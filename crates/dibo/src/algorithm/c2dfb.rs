@@ -4,8 +4,8 @@
 use super::afar::Afar;
 use super::compressed::{Compressed, Tracked};
 use super::direction::{X, Y, Z};
-use super::looks::penalty_direction;
 use super::loops::variables;
+use super::one_penalty::penalty_direction;
 use super::stacks::{like, step_private, zeros};
 use super::{Algorithm, State, View, Workspaces};
 use super::{fill, memory, own_start, views};

@@ -2,7 +2,8 @@
 //! DGD, z by N rounds of gradient tracking on ½ zᵀ∇²ᵧᵧg z − zᵀ∇ᵧf from 0, x by DGD along a moving average.
 use super::afar::Afar;
 use super::direction::products;
-use super::looks::{LinearSystem, lower_gradients};
+use super::linear_system::LinearSystem;
+use super::looks::lower_gradients;
 use super::loops::{average, variables};
 use super::mixer::Mix;
 use super::mover::Mover;

@@ -468,10 +468,12 @@ impl Kind for LabelsProblem {
 
     fn too_short(&self, iterations: usize) -> Option<String> {
         let Choices { warm, jointly, .. } = self.choices;
-        let key = match () {
-            () if self.way.waits() && warm >= iterations => format!("warm = {warm}"),
-            () if jointly >= iterations => format!("jointly = {jointly}"),
-            () => return None,
+        let key = if self.way.waits() && warm >= iterations {
+            format!("warm = {warm}")
+        } else if jointly >= iterations {
+            format!("jointly = {jointly}")
+        } else {
+            return None;
         };
         Some(format!("ends before its way begins: {key}, and the run has {iterations} iterations"))
     }
