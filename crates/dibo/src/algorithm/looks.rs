@@ -1,5 +1,5 @@
-//! What methods with inner loops look at: gradients of all owned agents, agent by agent on the host, at once on
-//! a device.
+//! What methods with inner loops look at: gradients of all owned agents, agent by agent on the host, at once
+//! on a device.
 use super::loops::each;
 use super::{Workspaces, at};
 use crate::error::Result;
