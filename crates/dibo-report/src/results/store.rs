@@ -381,8 +381,13 @@ fn refuse_foreign(path: &Path) -> Result<()> {
     if !path.is_dir() {
         return Ok(());
     }
+    let found = match entries(path) {
+        // Another dibo that had nothing to leave in it removed it just now.
+        Err(error) if is_gone(&error) => return Ok(()),
+        found => found?,
+    };
     let mut foreign = Vec::new();
-    for (entry, name) in entries(path)? {
+    for (entry, name) in found {
         let empty = || std::fs::read_dir(entry.path()).is_ok_and(|mut inside| inside.next().is_none());
         if name == AGENTS {
             foreign.extend(foreign_in_agents(&entry.path()).map(|inside| format!("{AGENTS}/{inside}")));
@@ -397,6 +402,11 @@ fn refuse_foreign(path: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether what was to be read is not there.
+fn is_gone(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 /// Something in a folder of processes that is neither a folder nor a log of one: it is somebody's own.
