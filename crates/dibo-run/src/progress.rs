@@ -3,6 +3,7 @@ use dibo_report::live::Live;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// A bar over iterations, or lines.
@@ -10,6 +11,8 @@ pub struct Progress {
     bar: ProgressBar,
     lines: Option<std::sync::Mutex<Instant>>,
     began: Instant,
+    /// Iterations that an earlier run had done: they took none of the time that is gone.
+    found: AtomicU64,
     live: Option<Arc<Live>>,
 }
 
@@ -35,6 +38,7 @@ impl Progress {
             bar,
             lines: (!quiet && !terminal).then(|| std::sync::Mutex::new(began)),
             began,
+            found: AtomicU64::new(0),
             live: None,
         }
     }
@@ -52,6 +56,14 @@ impl Progress {
         self.bar.inc(iterations);
         self.told(|live| live.advance(iterations));
         self.line();
+    }
+
+    /// So many iterations were done already when this began.
+    pub fn found(&self, iterations: u64) {
+        self.found.fetch_add(iterations, Relaxed);
+        self.told(|live| live.found(iterations));
+        self.inc(iterations);
+        self.bar.reset_eta();
     }
 
     /// So many iterations are done in all.
@@ -99,8 +111,29 @@ impl Progress {
         *last = Instant::now();
         let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0).max(1));
         let gone = self.began.elapsed().as_secs_f64();
-        let left = gone * all.saturating_sub(done) as f64 / done.max(1) as f64;
         let percent = 100 * done / all;
-        eprintln!("{percent:>3} %  {}  {gone:.0} s gone, about {left:.0} s to go", self.bar.message());
+        let left =
+            to_go(gone, self.found.load(Relaxed), done, all).map(|s| format!(", about {s:.0} s to go"));
+        let (message, left) = (self.bar.message(), left.unwrap_or_default());
+        eprintln!("{percent:>3} %  {message}  {gone:.0} s gone{left}");
+    }
+}
+
+/// Seconds that the rest takes at the pace of what was done since the beginning, if anything was.
+fn to_go(gone: f64, found: u64, done: u64, all: u64) -> Option<f64> {
+    let ours = done.saturating_sub(found);
+    (ours > 0).then(|| gone * all.saturating_sub(done) as f64 / ours as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::to_go;
+
+    #[test]
+    fn what_an_earlier_run_did_makes_no_run_look_fast() {
+        assert_eq!(to_go(10.0, 0, 25, 100), Some(30.0));
+        assert_eq!(to_go(35.0, 1200, 1250, 1800), Some(385.0));
+        assert_eq!(to_go(35.0, 1200, 1200, 1800), None);
+        assert_eq!(to_go(35.0, 1200, 1800, 1800), Some(0.0));
     }
 }

@@ -227,7 +227,7 @@ impl Job<'_> {
             Kept::Found(_) if self.leaves_files(device.is_some()) && !self.taken().exists() => {}
             Kept::Found(bytes) => {
                 if let Ok(record) = postcard::from_bytes::<Finished>(&bytes) {
-                    self.progress.inc(self.setting().run.iterations as u64);
+                    self.progress.found(self.setting().run.iterations as u64);
                     if let Some(feed) = &self.feed {
                         show_whole(feed, &record.0);
                     }
@@ -314,7 +314,10 @@ impl Visit for Going<'_> {
             exported: Ok(()),
             theory: job.experiment.watch.then(|| Theory::new(&ready)).transpose()?.flatten(),
         };
-        watch.moved_to(resume.as_ref().map_or(0, |c| c.k));
+        if let Some(checkpoint) = &resume {
+            watch.seen = checkpoint.k;
+            job.progress.found(checkpoint.k as u64);
+        }
         let mut network = ready.network()?;
         let record = ready.run(&mut *network, resume, &mut watch).with_context(|| label.clone())?;
         std::mem::replace(&mut watch.exported, Ok(())).with_context(|| label.clone())?;

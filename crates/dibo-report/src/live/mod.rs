@@ -35,6 +35,8 @@ pub struct Live {
     known: Mutex<Known>,
     total: AtomicU64,
     done: AtomicU64,
+    /// Of these, what an earlier run had done.
+    found: AtomicU64,
     stopping: AtomicBool,
     wishes: Wishes,
     network: OnceLock<Box<Look>>,
@@ -91,6 +93,7 @@ impl Live {
             known: Mutex::new(Known { manifest, curves, going, message: String::new(), said, kept: None }),
             total: AtomicU64::new(0),
             done: AtomicU64::new(0),
+            found: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             wishes,
             network: OnceLock::new(),
@@ -106,6 +109,11 @@ impl Live {
     /// So many iterations more were done.
     pub fn advance(&self, iterations: u64) {
         self.done.fetch_add(iterations, Relaxed);
+    }
+
+    /// So many of those that are done took none of this run's time.
+    pub fn found(&self, iterations: u64) {
+        self.found.fetch_add(iterations, Relaxed);
     }
 
     /// So many iterations are done in all.
@@ -170,6 +178,7 @@ impl Live {
             "state": state,
             "report": end == End::Report,
             "done": self.done.load(Relaxed),
+            "found": self.found.load(Relaxed),
             "total": self.total.load(Relaxed),
             "seconds": self.began.elapsed().as_secs_f64(),
             "message": message,

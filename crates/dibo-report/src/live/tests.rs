@@ -108,10 +108,12 @@ fn only_who_knows_the_token_sees_the_run_and_can_stop_it() {
         feed.show(row, &[("error".into(), 1.0 / (1 + iteration) as f64)]);
         live.advance(10);
     }
+    live.found(20);
     live.say("careful");
     let (_, news) = ask(&server, &format!("GET {base}/data"), "");
     let news: serde_json::Value = serde_json::from_str(&news).unwrap();
     assert_eq!((&news["state"], &news["done"], &news["total"]), (&"running".into(), &50.into(), &100.into()));
+    assert_eq!(news["found"], 20);
     assert_eq!(news["data"]["series"][0]["values"]["error"]["middle"].as_array().unwrap().len(), 5);
     assert_eq!((&news["said"][0], &news["runs"][0][2]), (&"careful".into(), &"40".into()));
 

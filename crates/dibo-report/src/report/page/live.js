@@ -23,7 +23,9 @@ function watch() {
       ({pause} = now);
       bar.max = Math.max(1, now.total);
       bar.value = now.done;
-      const left = now.done > 0 ? now.seconds * (now.total - now.done) / now.done : NaN;
+      // What an earlier run did took none of this one's time.
+      const ours = now.done - now.found;
+      const left = ours > 0 ? now.seconds * (now.total - now.done) / ours : NaN;
       const part = now.total ? Math.floor(100 * now.done / now.total) : 0;
       id("state").textContent = now.state === "running"
         ? `${part} % · ${now.message} · ${clock(now.seconds)} gone` + (Number.isFinite(left) ? ` · about ${clock(left)} to go` : "")
