@@ -54,6 +54,22 @@ fn overrides_reach_every_algorithm() {
     assert_eq!(experiment.seeds.len(), 3);
 }
 
+#[test]
+fn an_override_may_mean_one_algorithm_alone() {
+    let text = "[problem]\nkind = \"quadratic\"\n[[algorithm]]\nname = \"fab\"\nlambda = 1\neta_x = 0.1\n\
+        eta_y = 0.1\n[[algorithm]]\nname = \"fab\"\nlambda = 2\neta_x = { start = 0.1, decay = 0.01 }\n\
+        eta_y = 0.1\n";
+    let steps = |set: &str| {
+        let experiment = read(&Registry::new(), text, &[set.to_string()])?;
+        let step = |s: &crate::setting::Setting| s.parameters().penalty_steps(0).unwrap().eta[0];
+        Ok::<_, anyhow::Error>(experiment.settings.iter().map(step).collect::<Vec<_>>())
+    };
+    assert_eq!(steps("algorithm.0.eta_x=0.5").unwrap(), [0.5, 0.1]);
+    assert_eq!(steps("algorithm.1.eta_x.start=0.5").unwrap(), [0.1, 0.5]);
+    let beyond = steps("algorithm.2.eta_x=0.5").unwrap_err().to_string();
+    assert_eq!(beyond, "--set algorithm.2.eta_x=0.5: there are 2 of them, and 0 is the first");
+}
+
 /// A small generator for damage: no need for more than speed here.
 struct Damage(u64);
 

@@ -52,7 +52,7 @@ impl Source {
     }
 
     /// The text with `--set key=value` carried out. `algorithm.key` sets it in every algorithm that has the
-    /// key.
+    /// key, `algorithm.0.key` in the first alone.
     pub fn with(mut self, overrides: &[String]) -> Result<Source> {
         if overrides.is_empty() {
             return Ok(self);
@@ -71,11 +71,22 @@ impl Source {
                 .filter(|l| !l.is_empty())
                 .ok_or_else(|| anyhow!("--set {set}: the key is empty"))?;
             let mut tables: Vec<&mut dyn toml_edit::TableLike> = vec![document.as_table_mut()];
+            let mut listed = false;
             for part in path {
+                if let (true, Ok(which)) = (listed, part.parse::<usize>()) {
+                    let count = tables.len();
+                    if which >= count {
+                        return Err(anyhow!("--set {set}: there are {count} of them, and 0 is the first"));
+                    }
+                    (tables, listed) = (vec![tables.swap_remove(which)], false);
+                    continue;
+                }
+                listed = false;
                 let mut inner = Vec::new();
                 for table in tables {
                     match table.entry(part).or_insert(toml_edit::table()) {
                         toml_edit::Item::ArrayOfTables(list) => {
+                            listed = true;
                             inner.extend(list.iter_mut().map(|t| t as &mut dyn toml_edit::TableLike))
                         }
                         item => inner.extend(item.as_table_like_mut()),
