@@ -131,8 +131,10 @@ pub fn extras(out: &Path, manifest: &Manifest, pictures: Vec<Extra>) -> Result<V
     let owners = lines(&folder.join("owners.csv"), 201)?;
     let many = owners.as_ref().is_some_and(|owners| owners.len() > SHOWN + 1);
     let owners = table("labels by owner", owners.map(|owners| shares(&owners)));
-    let counts = labels.map(|l| confusion(&l));
-    let counts = table("given labels (columns) and suggested ones (rows)", counts);
+    let counts = labels.and_then(|l| {
+        let (title, counts) = confusion(&l);
+        table(title, Some(counts))
+    });
     let Some(why) = why else {
         return Ok(pictures.into_iter().chain(most).chain(owners).chain(counts).collect());
     };
@@ -191,20 +193,61 @@ fn shares(owners: &Lines) -> Lines {
     std::iter::once(head).chain(owners.iter().skip(1).map(row)).collect()
 }
 
-/// How often each label was given where each was suggested.
-fn confusion(labels: &Lines) -> Lines {
+/// How often each label was given where each was suggested; of many classes the pairs that come most often.
+fn confusion(labels: &Lines) -> (&'static str, Lines) {
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     let mut names = std::collections::BTreeSet::new();
     for line in labels.iter().skip(1).filter(|l| l.len() > 3) {
         *counts.entry((&line[3], &line[2])).or_default() += 1;
         names.extend([line[2].as_str(), line[3].as_str()]);
     }
-    let names: Vec<&str> = names.into_iter().take(SHOWN).collect();
+    if names.len() > SHOWN {
+        let mut pairs: Vec<_> =
+            counts.into_iter().filter(|((suggested, given), _)| suggested != given).collect();
+        pairs.sort_by_key(|pair| std::cmp::Reverse(pair.1));
+        let row = |((suggested, given), count): ((&str, &str), usize)| {
+            vec![given.to_string(), suggested.to_string(), count.to_string()]
+        };
+        let head = ["given", "suggested", "rows"].map(String::from).to_vec();
+        let rows = pairs.into_iter().take(SHOWN).map(row);
+        return (
+            "the labels that are mistaken for each other most often",
+            std::iter::once(head).chain(rows).collect(),
+        );
+    }
     let mut table =
         vec![std::iter::once("suggested").chain(names.iter().copied()).map(String::from).collect()];
     for suggested in &names {
         let count = |given: &&str| counts.get(&(*suggested, *given)).copied().unwrap_or(0).to_string();
         table.push(std::iter::once(suggested.to_string()).chain(names.iter().map(count)).collect());
     }
-    table
+    ("given labels (columns) and suggested ones (rows)", table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lines, SHOWN, confusion};
+
+    /// A list whose rows have these given and suggested labels.
+    fn list(pairs: impl IntoIterator<Item = (usize, usize)>) -> Lines {
+        let row = |(given, suggested): (usize, usize)| {
+            vec!["id".into(), "owner".into(), format!("c{given:02}"), format!("c{suggested:02}")]
+        };
+        std::iter::once(vec![String::new(); 4]).chain(pairs.into_iter().map(row)).collect()
+    }
+
+    #[test]
+    fn few_classes_are_a_square() {
+        let (_, table) = confusion(&list([(0, 0), (0, 1), (1, 1), (0, 1)]));
+        assert_eq!(table, [["suggested", "c00", "c01"], ["c00", "1", "0"], ["c01", "2", "1"]]);
+    }
+
+    #[test]
+    fn of_many_classes_the_most_frequent_pairs_are_shown() {
+        let right = (0..=SHOWN).flat_map(|c| [(c, c); 9]);
+        let wrong = (0..SHOWN).map(|c| (c, c + 1)).chain([(7, 3), (7, 3), (7, 3), (4, 2), (4, 2)]);
+        let (_, table) = confusion(&list(right.chain(wrong)));
+        assert_eq!(table[..3], [["given", "suggested", "rows"], ["c07", "c03", "3"], ["c04", "c02", "2"]]);
+        assert_eq!(table.len(), SHOWN + 1);
+    }
 }

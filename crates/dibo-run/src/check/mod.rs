@@ -189,6 +189,8 @@ struct Count {
     tried: usize,
     whole: usize,
     seconds: f64,
+    /// What trials have taken: constants of a large model may take longer, and are no trial.
+    trials: Duration,
 }
 
 /// A page of text about an experiment; false if some of it cannot run.
@@ -198,8 +200,6 @@ pub fn explain(experiment: &Experiment, threads: usize, trials: Duration) -> Res
     let place = Place::new(folder, &one);
     let mut said: BTreeMap<String, Known> = BTreeMap::new();
     let (mut cache, mut heading, mut count) = (Cache::default(), String::new(), Count::default());
-    // All settings share the time for trials.
-    let until = Instant::now() + trials;
     for (s, setting) in experiment.settings.iter().enumerate() {
         let key = setting.place_key();
         if !said.contains_key(&key) {
@@ -212,7 +212,8 @@ pub fn explain(experiment: &Experiment, threads: usize, trials: Duration) -> Res
             heading = key;
         }
         writeln!(text, "- {}", setting.series.label)?;
-        let left = until.saturating_duration_since(Instant::now()) / (experiment.settings.len() - s) as u32;
+        // All settings share the time for trials.
+        let left = trials.saturating_sub(count.trials) / (experiment.settings.len() - s) as u32;
         for line in one_setting(setting, seed, place, known, &mut cache, left, &mut count) {
             writeln!(text, "    {line}")?;
         }
@@ -251,7 +252,10 @@ fn one_setting(
         }
         Err(e) => warnings.push(format!("{e:#}")),
     }
-    match opened.visit(Trial { time, look: true }) {
+    let began = Instant::now();
+    let tried = opened.visit(Trial { time, look: true });
+    count.trials += began.elapsed();
+    match tried {
         Ok(tried) => {
             if tried.iterations == 0 {
                 lines.push("not tried: no time was left for it".into());
