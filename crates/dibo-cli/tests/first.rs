@@ -58,7 +58,7 @@ fn the_list_says_what_each_needs_within_80_columns() {
     let list = dibo(folder.path(), &["list"]);
     let text = said(&list);
     assert!(list.status.success(), "{text}");
-    for word in ["quickstart", "30 runs of 1100 iterations", "no data", "erdos-renyi", "push-soba"] {
+    for word in ["quickstart", "30 runs of 900 iterations", "no data", "erdos-renyi", "push-soba"] {
         assert!(text.contains(word), "{word}: {text}");
     }
     let widest = text.lines().max_by_key(|l| l.chars().count()).unwrap();
