@@ -12,8 +12,8 @@ use dibo::algorithm::fab::{Fab, PenaltyForm};
 use dibo::engine;
 use dibo::network::Simulator;
 use dibo::problem::{
-    At, Bilevel, Counted, Curved, Matrices, NoiseOn, Penalty, PolicyEvaluation, Products, Quadratic, Robust,
-    Waves,
+    At, Bilevel, ClosedForms, Counted, Curved, Matrices, NoiseOn, Penalty, PolicyEvaluation, Products,
+    Quadratic, Robust, Waves,
 };
 use dibo::rows::{Stack, Threads, Upper};
 
@@ -653,6 +653,71 @@ fn constants_scale_with_the_problem() {
     let problem = Quadratic::from_matrices(&[matrices]).unwrap();
     assert!((problem.solution()[0] + 2.0).abs() < 1e-12, "{:?}", problem.solution());
     assert!((problem.constants().unwrap().l_f0 - 9.0).abs() < 1e-12);
+}
+
+/// Every closed form of the problem whose lower level is not convex, against the agents' gradients.
+#[test]
+fn closed_forms_of_waves_are_those_of_their_gradients() {
+    let problem = Waves::random(3, 4, 6);
+    let forms: &dyn ClosedForms = &problem;
+    for seed in 0..5 {
+        let [x, y] = <[Vec<f64>; 2]>::try_from(random_rows(&[4, 4], seed)).unwrap();
+        let of = |y: &[f64], f: f64, g: f64| {
+            let mean_f = mean(3, |i| grad_f(&problem, i, 0, &x, y).1);
+            let mean_g = mean(3, |i| grad_g(&problem, i, 0, &x, y).1);
+            mean_f.iter().zip(&mean_g).map(|(a, b)| f * a + g * b).collect::<Vec<f64>>()
+        };
+        for (f, g) in [(1.0, 0.0), (0.0, 1.0)] {
+            let value = |x: &[f64], y: &[f64]| f * forms.values(x, y).0 + g * forms.values(x, y).1;
+            let in_x = mean(3, |i| match f > 0.0 {
+                true => grad_f(&problem, i, 0, &x, &y).0,
+                false => grad_g(&problem, i, 0, &x, &y).0,
+            });
+            assert_near(&differences(&y, |y| value(&x, y)), &of(&y, f, g), 1e-5, "in y");
+            assert_near(&differences(&x, |x| value(x, &y)), &in_x, 1e-5, "in x");
+        }
+        let zero = [0.0; 4];
+        assert_near(&of(&forms.lower_solution(&x), 0.0, 1.0), &zero, 1e-12, "y*");
+        for lambda in [3.0, 10.0, 40.0] {
+            let y = forms.penalty_lower_solution(&x, lambda);
+            assert_near(&of(&y, 1.0, lambda), &zero, 1e-9, &format!("y of λ = {lambda}"));
+        }
+        let best = |x: &[f64]| forms.values(x, &forms.lower_solution(x)).0;
+        assert_near(&differences(&x, best), &forms.hypergradient(&x), 1e-5, "∇F*");
+    }
+}
+
+/// ∇ᵧf_i at (x, y*(x)) is affine in x for quadratics: its size at x* and its largest slope times ‖x*‖.
+#[test]
+fn the_largest_slope_of_f_is_that_on_the_ball() {
+    let (policy, quadratic) = (PolicyEvaluation::random(3, 9, 3, 2), Quadratic::random(3, 3, 4, 2, false));
+    let normalised = policy.clone().normalised();
+    let problems: [(&dyn Bilevel<f64>, Vec<f64>); 3] = [
+        (&policy, policy.solution().to_vec()),
+        (&normalised, normalised.solution().to_vec()),
+        (&quadratic, quadratic.solution()),
+    ];
+    for (at, (problem, best)) in problems.into_iter().enumerate() {
+        let forms = problem.closed_forms().unwrap();
+        let slope = |i: usize, x: &[f64]| {
+            nalgebra::DVector::from_vec(grad_f(problem, i, 0, x, &forms.lower_solution(x)).1)
+        };
+        let of_agent = |i: usize| {
+            let here = slope(i, &best);
+            let columns: Vec<_> = (0..best.len())
+                .map(|j| {
+                    let mut x = best.clone();
+                    x[j] += 1.0;
+                    slope(i, &x) - &here
+                })
+                .collect();
+            let steepest = nalgebra::DMatrix::from_columns(&columns).singular_values().max();
+            here.norm() + steepest * best.iter().map(|x| x * x).sum::<f64>().sqrt()
+        };
+        let largest = (0..3).map(of_agent).fold(0.0, f64::max);
+        let said = problem.constants().unwrap().l_f0;
+        assert!((said - largest).abs() < 1e-8 * largest, "problem {at}: {said}, found {largest}");
+    }
 }
 
 #[test]

@@ -291,8 +291,13 @@ pub fn launch(registry: &Registry, options: LaunchOptions) -> Result<ExitCode> {
         agents: n,
     };
     let (mut ended, mut last, mut feeds) = (0, Instant::now(), Feeds::new());
+    // The first that is heard of where others were stopped is where they were.
+    let mut goes_on = goes_on;
     let killed = Fate { options: &options, groups: &groups, out: &out }.run(&root, |told| {
-        bar.set_position(told.done.load(Relaxed));
+        match told.done.load(Relaxed) {
+            done if done > 0 && std::mem::take(&mut goes_on) => bar.found(done),
+            done => bar.set_position(done),
+        }
         let samples = std::mem::take(&mut *told.samples());
         let Some(live) = &live else { return };
         show(live, &experiment, &jobs, samples.into_iter().filter(|(job, _)| *job >= ended), &mut feeds);

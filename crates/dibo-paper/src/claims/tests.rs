@@ -230,6 +230,9 @@ fn penalty_and_steps() {
     assert_eq!(verdict("P1", penalty(6100)), Verdict::Holds);
     assert_eq!(verdict("P1", penalty(12000)), Verdict::DoesNotHold);
     let small = |outcome, end: f64| vec![base(), too_small(outcome, end)];
+    // Half of the paper's own penalty is not small yet.
+    let half = row(["30", "0.05", "0.1", "0.1"], "finished", 20000).curve(&[1.0, 0.03]);
+    assert_eq!(verdict("P2", vec![base(), half]), Verdict::NotMeasured);
     assert_eq!(verdict("P2", small("finished", 0.03)), Verdict::Holds);
     assert_eq!(verdict("P2", small("reached", 0.0099)), Verdict::DoesNotHold);
     assert_eq!(verdict("P2", small("diverged", 1e5)), Verdict::DoesNotHold, "a step too large says nothing");

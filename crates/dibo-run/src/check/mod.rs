@@ -327,6 +327,8 @@ fn closing(experiment: &Experiment, threads: usize, count: &Count) -> Result<Str
 fn tried(count: &Count) -> String {
     match count.tried {
         0 => "nothing was tried".into(),
+        1 if count.whole == 1 => "one setting was tried with one seed, to its end".into(),
+        1 => "one setting was tried with one seed, not to its end".into(),
         all => format!("{all} settings were tried with one seed, {} of them to their ends", count.whole),
     }
 }

@@ -287,12 +287,41 @@ mod tests {
         assert!((whole - 2.0 * sigma * sigma - 0.01).abs() < 1e-12);
     }
 
+    /// Against the largest slopes of ρ and its derivatives on a grid; what is of f grows with its weight.
+    #[test]
+    fn the_constants_are_the_largest_there_are() {
+        let (step, eps) = (1e-4, 1e-5);
+        let grid = || (0..40_000).map(|i| f64::from(i) * step);
+        let largest = |of: &dyn Fn(f64) -> f64| grid().map(|u| of(u).abs()).fold(0.0, f64::max);
+        let difference = |of: fn(f64) -> f64| move |u: f64| (of(u + eps) - of(u - eps)) / (2.0 * eps);
+        let [steepest, curved, twisted] = [rho, slope, curvature].map(|of| largest(&difference(of)));
+        for weight in [0.5, 3.0] {
+            let c = Robust { weight, ..Robust::random(3, 2, 9, 1) }.constants().unwrap();
+            let near = |exact: f64, found: f64| (exact - weight * found).abs() < 1e-4 * exact;
+            assert!(near(c.l_f0, 3.0 * steepest), "{} {steepest}", c.l_f0);
+            assert!(near(c.l_f1, curved) && near(c.l_f2, twisted), "{c:?} {curved} {twisted}");
+        }
+        assert_eq!(Robust { weight: 0.0, ..Robust::random(3, 2, 4, 1) }.constants().unwrap().l_f1, 0.01);
+    }
+
     #[test]
     fn the_fit_counts_by_its_weight() {
         let [none, once, thrice] = [0.0, 1.0, 3.0]
             .map(|weight| Robust { weight, ..Robust::random(3, 2, 4, 1) }.single(&[0.4, -0.7]));
         assert!((thrice.0 - none.0 - 3.0 * (once.0 - none.0)).abs() < 1e-12);
         assert!((thrice.1 - &none.1 - 3.0 * (once.1 - &none.1)).norm() < 1e-12);
+        // The agents' own gradients have it in their mean.
+        let heavy = Robust { weight: 3.0, ..Robust::random(3, 2, 4, 1) };
+        let mut x: Stack<f64, 1> = Stack::zeros(3, &Upper::Shared(2), &[]);
+        (0..3).for_each(|i| x.row_mut(i)[0].copy_from_slice(&[0.4, -0.7]));
+        let mut d = x.clone();
+        let at = At { k: 0, owned: &[0, 1, 2], threads: &crate::rows::Threads::one() };
+        SingleLevel::gradients(&heavy, at, &x, &mut d).unwrap();
+        let expected = heavy.single(&[0.4, -0.7]).1;
+        for (j, expected) in expected.iter().enumerate() {
+            let mean = (0..3).map(|i| d.row(i)[0][j]).sum::<f64>() / 3.0;
+            assert!((mean - expected).abs() < 1e-12, "{mean} {expected}");
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What methods say of themselves is so: what they keep and send, what they refuse, where they can run.
 use super::*;
 use dibo::algorithm::{Grid, Mixes, Theorem};
+use dibo::mixing::Rule;
+use std::sync::Arc;
 
 /// Vectors of the width of x and of y that a state's memory is made of, push-sum's weights left out.
 fn remembered(algorithm: &dyn Algorithm<f64>) -> [usize; 2] {
@@ -209,6 +211,63 @@ fn what_methods_ask_of_a_network() {
             _ => None,
         };
         assert_eq!(algorithm.theorem(), theorem, "{place}");
+    }
+}
+
+/// ED and EXTRA are lazy unless told otherwise, each variable by its own rule; momentum with θ = 1 is none.
+#[test]
+fn names_are_the_cells_that_they_stand_for() {
+    let problem = Quadratic::random(5, 2, 3, 84, false);
+    let graph = unbalanced(5, 85).graphs().at(0);
+    let ends = |name: &str, parameters: Value, lazy: bool| {
+        let graphs = List::new(vec![graph.union(&graph.reversed())]);
+        let weights = Sequence::new(Arc::new(graphs), Rule::Metropolis { lazy }).unwrap();
+        let mut network = Simulator::new(weights, Threads::one());
+        let algorithm = algorithm(name, parameters);
+        let mut state = algorithm.start(&problem, &mut network, Some(&random_start(&problem, 86))).unwrap();
+        (0..30).for_each(|k| state.step(k, &problem, &mut network).unwrap());
+        variable(&mut *state, "x").unwrap()
+    };
+    let theta = || with(json!({"theta": 1.0}));
+    let cell = |mixing: &str, more: Value| {
+        let mut all = with(json!({"direction": "soba", "mixing": mixing, "sweep": "sequential"}));
+        more.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
+        ("cell", all)
+    };
+    let single = |mixing: &str, lazy: Option<bool>| {
+        ("single-cell", json!({"eta": 0.05, "mixing": mixing, "lazy": lazy}))
+    };
+    let eta = || json!({"eta": 0.05});
+    // The last says whether the weights under the cell are lazy.
+    for (name, parameters, (same, by_hand), lazy) in [
+        ("sparkle-gt", theta(), cell("gt-atc", json!({})), false),
+        ("sparkle-ed", theta(), cell("ed", json!({"lazy": false})), true),
+        ("sparkle-extra", theta(), cell("extra", json!({"lazy": false})), true),
+        ("sparkle-ed-gt", theta(), cell("ed", json!({"mixing_x": "gt-atc"})), false),
+        ("exact-diffusion", eta(), single("ed", Some(false)), true),
+        ("extra", eta(), single("extra", Some(false)), true),
+        ("dgd", eta(), single("dgd-cta", None), false),
+        ("diffusion", eta(), single("dgd-atc", None), false),
+        ("diging", eta(), single("gt", None), false),
+        ("atc-tracking", eta(), single("gt-xatc", None), false),
+        ("aug-dgm", eta(), single("gt-atc-raw", None), false),
+    ] {
+        assert_close(&ends(name, parameters, false), &ends(same, by_hand, lazy), 1e-10, name);
+    }
+}
+
+/// Results of an earlier version are not taken for those of a later one: a number that is raised is raised
+/// here, too.
+#[test]
+fn versions_are_those_since_numbers_last_changed() {
+    for Entry { name, parameters, .. } in entries() {
+        let expected = match name {
+            "dl-push-saga" => 3,
+            "push-saga" | "dl-push-pull" | "dl-push-sgd" | "dl-push-asgd" | "mdbo" | "vrdbo" => 2,
+            "cell" if parameters["direction"] == "neumann-local" => 2,
+            _ => 1,
+        };
+        assert_eq!(algorithm(name, parameters.clone()).version(), expected, "{name} {parameters}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What problems say of themselves: sizes, starts, metrics, how often they were asked, and what they refuse.
 use super::*;
-use dibo::problem::{ClosedForms, Instance, Oracle, SingleLevel, Start};
+use dibo::problem::{Instance, Oracle, SingleLevel, Start};
 
 fn sized(problem: &dyn Bilevel<f64>) -> (usize, Upper, usize, Option<(usize, usize)>) {
     let single = problem.single_level().map(|s| (s.agents(), s.width()));

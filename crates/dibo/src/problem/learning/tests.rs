@@ -720,6 +720,7 @@ fn batches_name_samples_and_labels() {
     let mean = full.dealt().hands.iter().map(|h| h.train.len()).sum::<usize>() / 3;
     let epochs = [4, mean, 1000].map(|b| cleaning(0.0).batch(b).epoch());
     assert_eq!((full.epoch(), epochs), (1, [mean / 4, 1, 1]));
+    assert_eq!((SingleLevel::agents(&full), SingleLevel::width(&full)), (3, Bilevel::lower(&full)));
     let starts =
         |p: &Learning<f64>| SingleLevel::start_from(p, &Start { y: vec![vec![8.0]], ..p.start() }).clone();
     assert_eq!((starts(&full), starts(&tuning(TauForm::Exp))), (vec![vec![8.0]], vec![vec![8.0]]));
