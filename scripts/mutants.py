@@ -105,7 +105,7 @@ def built(left):
     env = {**os.environ, "CARGO_TARGET_DIR": str(WORK), "CARGO_PROFILE_DEV_DEBUG": "0"}
     verbs = [["build", "-p", "dibo"], ["build", "-p", "dibo-paper"], ["test", "--no-run", *PACKAGES]]
     while verbs:
-        lines, bad, programs = write_tree(left), set(), []
+        lines, bad, outside, programs = write_tree(left), set(), set(), []
         command = ["cargo", *verbs[0], "--message-format=json"]
         run = subprocess.run(command, cwd=TREE, env=env, capture_output=True, text=True)
         for message in map(json.loads, run.stdout.splitlines()):
@@ -114,9 +114,15 @@ def built(left):
             if message["reason"] == "compiler-message" and message["message"]["level"] == "error":
                 for span in message["message"]["spans"]:
                     while span:  # out of macros
+                        outside.add((span["file_name"], span["line_start"]))
                         bad.add(lines.get((span["file_name"], span["line_start"])))
                         span = (span["expansion"] or {}).get("span")
         bad.discard(None)
+        # A copy that gives another type than `impl Trait` is not at fault where the compiler says so.
+        for file, number in outside if run.returncode and not bad else []:
+            above = [lines[file, n] for n in range(number) if lines.get((file, n))]
+            ours = {m["function"]["function_name"] for m in left if above and m["id"] == above[-1]}
+            bad |= {m["id"] for m in left if m["file"] == file and m["function"]["function_name"] in ours}
         if run.returncode and not bad:
             raise SystemExit(run.stderr)
         for m in left:

@@ -102,14 +102,18 @@ fn running_sums_find_the_solution_and_plain_fab_does_not() {
     }
 }
 
-/// A round against the definition, with messages lost.
+/// A round against the definition, with messages lost: found again later by running sums, else for good.
 #[test]
 fn a_round_is_the_definition() {
+    [true, false].into_iter().for_each(a_round);
+}
+
+fn a_round(running_sums: bool) {
     let (n, width, loss) = (10, 5, Loss::new(0.4, None, 8).unwrap());
     let rows = |seed| Rows::<f64>::from_vectors(&random_rows(&vec![width; n], seed));
     let (mut v, mut t, d, eta) = (rows(1), rows(2), rows(3), [0.1; 16]);
     let mut network = Lossy::new(graphs(4), loss, Threads::one());
-    network.prepare(Wishes { running_sums: true, ..Wishes::default() }).unwrap();
+    network.prepare(Wishes { running_sums, ..Wishes::default() }).unwrap();
     let mut sums = vec![vec![(vec![0.0; width], vec![0.0; width]); n]; n];
     for k in 0..90 {
         let (m, old_v, old_t): (Mixing<f64>, _, _) = (graphs(4).at(k), v.clone(), t.clone());
@@ -129,6 +133,9 @@ fn a_round_is_the_definition() {
                 let mut pushed = -d.row(i)[c];
                 for j in m.graph.senders(i).iter().map(|j| *j as usize) {
                     let (sent, had) = &mut sums[j];
+                    if !running_sums {
+                        (sent[c], had[c]) = (0.0, 0.0);
+                    }
                     sent[c] += m.b(i, j) * old_t.row(j)[c];
                     if heard.contains(&j) {
                         pushed += sent[c] - had[c];
@@ -177,14 +184,14 @@ fn a_checkpoint_holds_what_is_in_flight() {
 #[test]
 fn a_pull_alone_is_the_definition() {
     let (n, width, loss) = (10, 5, Loss::new(0.4, None, 8).unwrap());
-    for sums in [false, true] {
+    for (sums, share) in [(false, 1.0), (true, 1.0), (false, 0.4)] {
         let mut v = Rows::<f64>::from_vectors(&random_rows(&vec![width; n], 1));
         let mut network = Lossy::new(graphs(4), loss, Threads::one());
         network.prepare(Wishes { running_sums: sums, ..Wishes::default() }).unwrap();
         let mut links = 0;
         for k in 0..30 {
             let (m, old): (Mixing<f64>, _) = (graphs(4).at(k), v.clone());
-            network.round(k, &mut [Lane::pull(&mut v)]).unwrap();
+            network.round(k, &mut [Lane::pull(&mut v).share(share)]).unwrap();
             links += m.graph.links();
             for i in 0..n {
                 let senders = m.graph.senders(i).iter().map(|j| *j as usize);
@@ -192,7 +199,8 @@ fn a_pull_alone_is_the_definition() {
                 let weight: f64 = heard.iter().map(|j| m.a(i, *j)).sum();
                 for c in 0..width {
                     let pulled: f64 = heard.iter().map(|j| m.a(i, *j) * old.row(*j)[c]).sum();
-                    assert!((v.row(i)[c] - pulled / weight).abs() < 1e-15);
+                    let expected = (1.0 - share) * old.row(i)[c] + share * pulled / weight;
+                    assert!((v.row(i)[c] - expected).abs() < 1e-15);
                 }
             }
         }

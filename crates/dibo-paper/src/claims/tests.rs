@@ -31,6 +31,8 @@ struct Fake {
     also: &'static [&'static str],
     /// Gradients an iteration.
     gradients: u64,
+    /// Products with second derivatives an iteration.
+    products: u64,
 }
 
 fn fake(algorithm: &'static str, settings: &[(&'static str, &str)]) -> Fake {
@@ -49,6 +51,7 @@ fn fake(algorithm: &'static str, settings: &[(&'static str, &str)]) -> Fake {
         slow: 0.0,
         also: &[],
         gradients: 1,
+        products: 0,
     }
 }
 
@@ -101,7 +104,7 @@ impl Fake {
             seconds: self.iterations as f64 * self.pace() * self.factor(seed),
             bytes: self.bytes * self.iterations as u64,
             gradients: self.gradients * self.iterations as u64,
-            products: 0,
+            products: self.products * self.iterations as u64,
             state_bytes: self.state,
             memory: MemoryUse {
                 peak_bytes: (self.state as f64 * self.factor(seed)) as u64,
@@ -229,6 +232,11 @@ fn penalty_and_steps() {
     };
     assert_eq!(verdict("P1", penalty(6100)), Verdict::Holds);
     assert_eq!(verdict("P1", penalty(12000)), Verdict::DoesNotHold);
+    for (key, other) in [("run.target", "0.02"), ("run.iterations", "19000")] {
+        let mut short = penalty(6100);
+        short[1].settings.iter_mut().filter(|s| s.0 == key).for_each(|s| s.1 = other.into());
+        assert_eq!(verdict("P1", short), Verdict::NotMeasured, "{key}");
+    }
     let small = |outcome, end: f64| vec![base(), too_small(outcome, end)];
     // Half of the paper's own penalty is not small yet.
     let half = row(["30", "0.05", "0.1", "0.1"], "finished", 20000).curve(&[1.0, 0.03]);
@@ -490,6 +498,14 @@ fn rates() {
     let seldom = vec![fake("fab", &[("run.every", "10")]).metric("tracking_gap").curve(&[0.0, 0.0])];
     assert_eq!(verdict("T5", seldom), Verdict::NotMeasured, "between looks anything may have happened");
     assert_eq!(verdict("T2", lengths("fab", "consensus_x", -1.0)), Verdict::NotMeasured, "no y and z");
+    // Three lengths, and four of which the longest is five times the shortest.
+    let few = both_means(-1.0).split_off(1);
+    assert_eq!(verdict("T3", few), Verdict::NotMeasured);
+    let mut near = both_means(-1.0);
+    for (fake, k) in near.iter_mut().zip(["1000", "2000", "3000", "5000"]) {
+        fake.settings[0].1 = k.into();
+    }
+    assert_eq!(verdict("T3", near), Verdict::NotMeasured);
     for (slope, expected) in [(-1.0, Verdict::Holds), (-0.8, Verdict::DoesNotHold)] {
         assert_eq!(verdict("T3", both_means(slope)), expected);
     }
@@ -584,6 +600,9 @@ fn cleaning_over_rates_and_agents() {
     assert_eq!(verdict("C4", rho(84.0, 80.0, 100)), Verdict::Holds);
     assert!(matches!(verdict("C4", rho(70.0, 80.0, 100)), Verdict::HoldsOnlyUnder(_)));
     assert!(matches!(verdict("C4", rho(86.0, 80.0, 100)), Verdict::HoldsOnlyUnder(_)));
+    let same = ["fab", "fab", "push-pull", "push-pull"];
+    let same = same.map(|name| learned(name, &[("problem.rho", "0.5")], &[10.0, 80.0]));
+    assert_eq!(verdict("C4", same.into()), Verdict::NotMeasured, "one value, twice");
     assert_eq!(verdict("C5", rho(84.0, 80.0, 102)), Verdict::Holds);
     assert_eq!(verdict("C5", rho(84.0, 80.0, 200)), Verdict::HoldsOnlyUnder("push-pull".into()));
 }
@@ -987,6 +1006,17 @@ fn reviews() {
     let mut raced = also_hold_of_accuracies().into_iter().find(|(id, _)| *id == "B3").unwrap().1;
     assert_eq!(verdict("B3", std::mem::take(&mut raced)), Verdict::Holds);
     assert_eq!(verdict("B3", side(84.0, 80.0)), Verdict::NotMeasured, "one rate");
+    // Who never comes there is behind; where nobody does, nobody is.
+    let race = |fab: f64, rival: f64| {
+        let small = [("fab", [50.0, 60.0, 80.0]), ("push-pull", [80.0, 80.0, 80.0])];
+        let large = [("fab", [50.0, fab, fab]), ("push-pull", [50.0, rival, rival])];
+        let rated = |rate: &'static str, of: [(&'static str, [f64; 3]); 2]| {
+            of.map(|(name, curve)| learned(name, &[("problem.cr", rate)], &curve))
+        };
+        verdict("B3", rated("0.1", small).into_iter().chain(rated("0.4", large)).collect())
+    };
+    assert_eq!((race(80.0, 60.0), race(60.0, 60.0)), (Verdict::Holds, Verdict::NotMeasured));
+    assert_eq!(race(60.0, 80.0), Verdict::HoldsOnlyUnder("cr = 0.1".into()));
 }
 
 #[test]
@@ -1023,6 +1053,8 @@ fn the_table_row_by_row() {
     assert_eq!(verdict("TABLE", printed_table(1.5)), Verdict::HoldsOnlyUnder("outcomes".into()));
     let mut rows = printed_table(1.1);
     rows[1].outcome = "finished";
+    // It comes there where the paper's did not.
+    rows[11].outcome = "reached";
     let (mut manifest, curves) = results(rows, &[0, 1, 2]);
     manifest.claims = vec!["TABLE".into()];
     let [extra] = extras(&manifest, &curves).try_into().ok().unwrap();
@@ -1030,6 +1062,7 @@ fn the_table_row_by_row() {
     assert_eq!(table.len(), 22);
     let ends: Vec<String> = table.iter().map(|line| line[4..].join("|")).collect();
     assert_eq!(ends[1], "converges|3520 [3520, 3520]|1.10");
+    assert!(ends[12].starts_with("converges|"), "{}", ends[12]);
     for unreached in [2, 10, 12] {
         assert!(ends[unreached].ends_with("|–"), "no ratio where nothing was reached");
     }

@@ -324,6 +324,43 @@ mod tests {
         }
     }
 
+    /// Values, gradients and closed forms of a fit that does not count once, against each other.
+    #[test]
+    fn a_heavy_fit_has_the_slopes_of_its_values() {
+        let problem = Robust { weight: 3.0, tau: 0.2, ..Robust::random(3, 2, 4, 1) };
+        let forms: &dyn ClosedForms = &problem;
+        let (x, y) = ([0.4, -0.7], [0.3, 1.2, -0.8, 2.0]);
+        let differences = |at: &[f64], of: &dyn Fn(&[f64]) -> f64| -> Vec<f64> {
+            let shifted = |j: usize, by: f64| {
+                let mut at = at.to_vec();
+                at[j] += by;
+                of(&at)
+            };
+            (0..at.len()).map(|j| (shifted(j, 1e-5) - shifted(j, -1e-5)) / 2e-5).collect()
+        };
+        let near = |a: &[f64], b: &[f64], place: &str| {
+            assert!(a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-7), "{place}");
+        };
+        // f + λ(g) of all agents in y.
+        let in_y = |y: &[f64], lambda: f64| {
+            let (mut sum, mut gx, mut gy) = (vec![0.0; 4], [0.0; 2], [0.0; 4]);
+            for i in 0..3 {
+                problem.grad_f(i, 0, &x, y, &mut gx, &mut gy).unwrap();
+                sum.iter_mut().zip(gy).for_each(|(s, g)| *s += g / 3.0);
+                problem.grad_g(i, 0, &x, y, &mut gx, &mut gy).unwrap();
+                sum.iter_mut().zip(gy).for_each(|(s, g)| *s += lambda * g / 3.0);
+            }
+            sum
+        };
+        near(&differences(&y, &|y| forms.values(&x, y).0), &in_y(&y, 0.0), "f in y");
+        near(&in_y(&forms.penalty_lower_solution(&x, 7.0), 7.0), &[0.0; 4], "y of λ = 7");
+        let best = |x: &[f64]| forms.values(x, &forms.lower_solution(x)).0;
+        near(&differences(&x, &best), &forms.hypergradient(&x), "∇F*");
+        let single = problem.single(&x);
+        near(&differences(&x, &|x| problem.single(x).0), single.1.as_slice(), "∇F of one level");
+        assert_eq!(problem.value(&x), Some(single.0));
+    }
+
     #[test]
     fn a_warm_start_is_at_the_solutions() {
         let problem = Robust::random(3, 2, 4, 1).warm(Some(3.0));

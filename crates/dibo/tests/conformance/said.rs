@@ -110,6 +110,9 @@ fn every_number_out_of_range_is_refused_by_its_key() {
                 wrong.extend([json!(0.0), json!(1.5)]);
                 algorithm(name, set(key, json!(1.0)));
             }
+            if key == "gamma" {
+                wrong.push(json!(0.0));
+            }
             for value in wrong {
                 let says = refused(name, &set(key, value.clone()));
                 assert!(says.starts_with(&format!("{key} is")), "{name} with {key} = {value}: {says}");
@@ -253,6 +256,37 @@ fn names_are_the_cells_that_they_stand_for() {
         ("aug-dgm", eta(), single("gt-atc-raw", None), false),
     ] {
         assert_close(&ends(name, parameters, false), &ends(same, by_hand, lazy), 1e-10, name);
+    }
+}
+
+/// A tracker is shown beside the direction and the variable that it belongs to.
+#[test]
+fn no_tracker_is_shown_alone() {
+    let problem = Quadratic::random(4, 2, 3, 82, false);
+    for Entry { name, parameters, .. } in entries() {
+        let algorithm = algorithm(name, parameters.clone());
+        let mut network = Simulator::new(as_wanted(&*algorithm, &unbalanced(4, 83)), Threads::one());
+        let mut state = algorithm.start(&problem, &mut network, None).unwrap();
+        let shown: Vec<&str> = state.views().iter().map(|view| view.name).collect();
+        for variable in shown.iter().filter_map(|name| name.strip_prefix('t')) {
+            let there = |name: &str| shown.contains(&name);
+            assert!(there(variable) && there(&format!("d{variable}")), "{name} {parameters}: {shown:?}");
+        }
+    }
+}
+
+/// Beside the state on a device: y, z and their directions there; what the adjoint changes by for a double
+/// loop, and two vectors more for HGP.
+#[test]
+fn loops_need_more_on_a_device() {
+    for Entry { name, parameters, .. } in entries() {
+        let expected = match name {
+            "mdbo" | "vrdbo" | "ma-dsbo" | "c2dfb" => 4,
+            "dl-push-pull" | "dl-push-sgd" | "dl-push-saga" | "dl-push-asgd" => 5,
+            "hgp" => 6,
+            _ => 0,
+        };
+        assert_eq!(algorithm(name, parameters.clone()).more_on_device(), expected, "{name} {parameters}");
     }
 }
 

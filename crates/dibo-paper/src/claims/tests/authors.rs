@@ -158,6 +158,10 @@ fn inner_loops_against_none() {
     assert_eq!(verdict("D2", both(0.1, &falls, 5)), Verdict::Holds, "after as much work");
     assert_eq!(verdict("D2", both(0.1, &falls, 1)), Verdict::DoesNotHold);
     assert_eq!(verdict("D2", both(0.01, &falls, 1)), Verdict::TooClose);
+    // A product is as much work as a gradient.
+    let mut products = both(0.1, &falls, 1);
+    products[1].products = 4;
+    assert_eq!(verdict("D2", products), Verdict::Holds);
     let mut lost = both(0.1, &falls, 1);
     lost[1].outcome = "diverged";
     assert_eq!(verdict("D2", lost), Verdict::Holds, "a run that diverged counts against its method");

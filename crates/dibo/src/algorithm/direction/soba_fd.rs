@@ -77,3 +77,17 @@ impl<T: Real> Direction<T> for SobaFd {
         Some(Products::Differences { delta: self.delta, relative: self.relative })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ‖y‖ = 5 and ‖z‖ = 2: δz is as long as 6·10⁻³ where δ is of 1 + ‖y‖.
+    #[test]
+    fn the_step_is_of_y_and_not_of_z() {
+        let of = |relative, z: [f64; 2]| SobaFd { delta: 1e-3, relative }.delta(&[3.0, -4.0], &z);
+        assert!((of(true, [0.0, -2.0]) - 3e-3).abs() < 1e-15);
+        assert_eq!((of(false, [0.0, -2.0]), of(true, [0.0, 0.0])), (1e-3, 1e-3));
+        assert_eq!(of(true, [f64::INFINITY, 0.0]), 1e-3);
+    }
+}

@@ -679,6 +679,20 @@ fn operations_of_small_models_are_counted() {
     assert_eq!(net(Model::Mlp(2)).flops(), 2 * (4 * 2) * 2 + 3 * (2 * 3) * 2);
     assert_eq!(net(Model::Linear).flops(), 2 * (4 * 2) * 2);
     assert_eq!(net(Model::LinearNoBias).flops(), 2 * (3 * 2) * 2);
+    // A BERT's pixels are the bytes of its tokens, two each.
+    let bert = Bert {
+        vocabulary: 9,
+        positions: 16,
+        types: 1,
+        hidden: 4,
+        layers: 2,
+        heads: 2,
+        intermediate: 6,
+        epsilon: 1e-12,
+        pool: bert::Pool::Mean,
+    };
+    let texts = Net { pixels: 2 * 16, classes: 2, model: Model::Bert(bert) };
+    assert_eq!(texts.flops(), bert.flops(16));
 }
 
 fn cleaning(psi: f64) -> Learning<f64> {

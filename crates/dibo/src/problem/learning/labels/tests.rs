@@ -201,6 +201,42 @@ fn single_level_directions_are_gradients() {
 
 /// EM moves the model as the joint way does at the same T, and its counts stand still where they are the
 /// posteriors' own.
+/// What it asks for in iterations that wait, and later.
+#[test]
+fn a_way_asks_for_its_own_loss() {
+    let t = vec![1.0 / 3.0; CLASSES * CLASSES];
+    let (beside, warm_weight) = (0.2, 0.3);
+    for way in Way::ALL {
+        let mut p = problem(Model::Linear, way, false);
+        (p.choices.warm, p.choices.warm_weight, p.choices.checked_weight) = (5, warm_weight, beside);
+        for (k, from) in [(4, From::Given), (4, From::Checked), (5, From::Given)] {
+            p.choices.from = from;
+            let asked = p.asked_single(2, k, &t);
+            let name = match asked.loss {
+                Loss::Label => "label",
+                Loss::Agreed => "agreed",
+                Loss::Matrix(_) => "matrix",
+                Loss::Nothing => "nothing",
+                Loss::Gold => "gold",
+            };
+            let expected = match (way, k == 4) {
+                (Way::CleanOnly, _) => ("label", (1.0, 0.0)),
+                (Way::Noisy, _) | (Way::NoisyRounds, true) => ("label", (beside, 1.0)),
+                (Way::Rounds, true) => ("label", (warm_weight, 0.0)),
+                (Way::Rounds | Way::NoisyRounds, false) => ("agreed", (beside, 1.0)),
+                (_, true) if from == From::Given => ("gold", (0.0, 1.0)),
+                (_, true) => ("nothing", (warm_weight, 0.0)),
+                (_, false) => ("matrix", (beside, 1.0)),
+            };
+            assert_eq!((name, asked.factors), expected, "{way:?} at {k}");
+            assert_eq!((asked.agent, asked.k, asked.weights.len()), (2, k, 0));
+        }
+        assert!(Bilevel::second_order(&p).is_some());
+        assert_eq!(SingleLevel::agents(&p), 3);
+        assert_eq!(way.waits(), !matches!(way, Way::CleanOnly | Way::Noisy), "{way:?}");
+    }
+}
+
 #[test]
 fn em_is_the_m_step() {
     [Model::Mlp(4), BERT].into_iter().for_each(em_with);
@@ -949,6 +985,18 @@ fn rows_are_judged_by_the_classes_of_their_site() {
         assert!((sums[0] - loss).abs() < 1e-12, "{} {loss}", sums[0]);
         assert!(s.held() == 0 || (sums[0] - without[0]).abs() > 1e-6);
         assert_eq!(sums[3..5], without[3..5], "test rows");
+    }
+}
+
+/// A row of which the model says nothing counts for no class.
+#[test]
+fn rows_without_probabilities_count_for_no_class() {
+    let all = [0.5, 0.5];
+    let (with, without) = ([0.9, 0.1, 0.0, 0.0], [0.9, 0.1]);
+    let [with, without] = [&with[..], &without].map(|p| site_classes::factors(p, &all));
+    // Its share of the prior is all that is missing: 12 and 11 stand below.
+    for (a, b) in with.iter().zip(&without) {
+        assert!((a * 12.0 - b * 11.0).abs() < 0.2 && *a > 0.5, "{with:?} {without:?}");
     }
 }
 
