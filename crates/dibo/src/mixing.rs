@@ -476,10 +476,14 @@ mod tests {
     #[test]
     fn matrices_are_stochastic() {
         let ring = Sequence::new(Arc::new(Static::ring(6)), Rule::BySender(vec![0.05, 0.5])).unwrap();
+        // Agent 0 is heard by three, agent 1 by two.
+        let edges = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 0), (2, 3), (3, 0)];
+        let fan = Arc::new(Static::new(DiGraph::from_edges(4, edges)));
         for sequence in [
             Sequence::uniform(Cycle::new(6, 0.4, 1)),
             Sequence::uniform(ErdosRenyi::new(6, 0.3, 2, false)),
             ring,
+            Sequence::new(fan, Rule::BySender(vec![0.2, 0.3, 0.25, 0.4])).unwrap(),
         ] {
             for k in 0..60 {
                 let (rows, columns) = sums(&sequence.at(k));

@@ -627,6 +627,13 @@ fn single_level_values_have_the_mean_gradient_as_slope() {
         let gradient = mean(3, |i| single_level_gradient(problem, i, 0, &x));
         assert_near(&slope, &gradient, 1e-5, &format!("problem {at}"));
     }
+    // Waves have no value; y = x + h moves as x does.
+    let (waves, x) = (Waves::random(3, 2, 5), [0.3, -0.8]);
+    for i in 0..3 {
+        let (gx, gy) = grad_f(&waves, i, 0, &x, &waves.lower_solution(&x));
+        let expected: Vec<f64> = gx.iter().zip(&gy).map(|(a, b)| a + b).collect();
+        assert_near(&single_level_gradient(&waves, i, 0, &x), &expected, 1e-12, "waves");
+    }
 }
 
 /// All that is linear twice as large: solutions and slopes there are, too, and curvatures stay.

@@ -230,6 +230,13 @@ fn numbers_of_cleaning() {
     let nus = || {
         vec![nu("0.2", [10.0, 80.0, 84.0, 82.0, 84.0], 100), nu("0.4", [10.0, 80.0, 84.0, 84.1, 84.5], 200)]
     };
+    let sizes = || {
+        let one = |h: u64| Fake {
+            bytes: 1000 * (795 * h + 10),
+            ..fake("fab", &[("problem.hidden", &h.to_string())])
+        };
+        [64, 128, 256].map(one).into()
+    };
     let sent = || vec![Fake { bytes: 210, ..fake("fab", &[]) }, fake("push-pull", &[])];
     all_said(vec![
         (
@@ -246,6 +253,8 @@ fn numbers_of_cleaning() {
         ("C7", nus(), &["fab wobble 2.000 to 0.250 points, 100 B to 200 B"]),
         ("C8", sent(), &["FAB 210 B, push-pull 100 B"]),
         ("C9", rates(), &["+2.00 points at cr=0.4, +54.00 points at cr=0.6"]),
+        // Of the three laws p^1.5 is the nearest to three points on a line.
+        ("C10", sizes(), &["bytes: off a + b·p by 0.00 %, off a + b·p^1.5 by 2.46 %"]),
         ("C11", sent(), &["2.10 times"]),
         ("C12", vec![fake("fab", &[]).metric("auc").curve(&[0.5, 0.95])], &["fab: AUC 0.950"]),
     ]);

@@ -796,6 +796,21 @@ fn a_state_is_measured_by_its_mean_model() {
     assert!((get("loss") - loss).abs() < 1e-12, "{} {loss}", get("loss"));
     let own = y.iter().map(|w| p.test_accuracy(w)).sum::<f64>() / 3.0;
     assert!((get("agents_accuracy") - own).abs() < 1e-12);
+    let test = &p.dealt.test;
+    let hits = |w: &[f64]| {
+        let hit = |j: &usize| {
+            let inputs = test.image(*j).iter().zip(p.scaling().0.iter().zip(p.scaling().1));
+            let inputs: Vec<f64> =
+                inputs.map(|(byte, (a, b))| a * f64::from(*byte) + b).chain([1.0]).collect();
+            let scores: Vec<f64> = w
+                .chunks_exact(inputs.len())
+                .map(|w| w.iter().zip(&inputs).map(|(w, v)| w * v).sum())
+                .collect();
+            scores.iter().all(|s| *s <= scores[test.labels()[*j] as usize])
+        };
+        (0..test.len()).filter(hit).count() as f64
+    };
+    assert!((get("test_accuracy") - 100.0 * hits(&mean(&y)) / test.len() as f64).abs() < 1e-9);
     assert_eq!(get("test_accuracy"), p.test_accuracy(&mean(&y)));
     assert_eq!(get("test_accuracy_z"), p.test_accuracy(&mean(&z)));
     let two = tuning(TauForm::Exp).threads(Threads::new(2));

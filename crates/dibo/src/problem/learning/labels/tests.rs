@@ -537,9 +537,16 @@ fn agreed_rows_alone_count() {
 #[test]
 fn sums_of_agents_are_the_metrics_of_all() {
     let p = problem(Model::Linear, Way::Joint, false);
-    let test = Arc::new(Site { given: 0, checked: 0, truth: Vec::new(), ..(*p.sites[2]).clone() });
-    let p = p.test(test.clone());
     let v = random(SingleLevel::width(&p), 4);
+    let mut test = Site { given: 0, checked: 0, truth: Vec::new(), ..(*p.sites[2]).clone() };
+    // The model is right about two rows of three.
+    for j in 0..test.rows() {
+        let q = probabilities(Model::Linear, &v, row(&test, j));
+        let most = (0..CLASSES).fold(0, |best, c| if q[c] > q[best] { c } else { best });
+        test.labels[j] = ((most + usize::from(j % 3 == 0)) % CLASSES) as u8;
+    }
+    let test = Arc::new(test);
+    let p = p.test(test.clone());
     let t = softmax_rows(&v[p.net.width()..]);
     let noise = NoiseMatrix { t: t.clone(), shares: None };
     let sums = crate::metrics::added((0..3).map(|i| p.sums(i, (&v, &[]))));
