@@ -39,10 +39,17 @@ def output(*command, **options):
     return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True, **options).stdout
 
 
+def listed():
+    """All that cargo-mutants can do to each area."""
+    found = json.loads(output("cargo", "mutants", "--list", "--json", *PACKAGES))
+    found = [m for m in found if m["function"]]
+    of = lambda area: [{**m, "area": area} for m in found if re.match(AREAS[area], m["file"])]
+    return {area: of(area) for area in AREAS}
+
+
 def drawn(seed, number):
     """Mutants in random order, with spare ones for those that do not compile, and each area's share."""
-    listed = json.loads(output("cargo", "mutants", "--list", "--json", *PACKAGES))
-    areas = {a: [m for m in listed if re.match(p, m["file"]) and m["function"]] for a, p in AREAS.items()}
+    areas = listed()
     total = sum(map(len, areas.values()))
     share = {a: round(number * len(m) / total) for a, m in areas.items()}
     share["judges"] = max(share["judges"], JUDGES)
@@ -50,9 +57,17 @@ def drawn(seed, number):
     rng, chosen = random.Random(seed), []
     for area, all_of in areas.items():
         rng.shuffle(all_of)
-        chosen += [{**m, "area": area} for m in all_of[:2 * share[area] + 4]]
+        chosen += all_of[:2 * share[area] + 4]
     print({a: f"{share[a]} of {len(m)}" for a, m in areas.items()})
-    return [{**m, "id": n} for n, m in enumerate(chosen, 1)], share
+    return chosen, share
+
+
+def again(logs):
+    """Those that survived in earlier runs, which wrote these."""
+    names = {name for log in logs for name in re.findall(r"^SURVIVED .*? - (.*)$", log.read_text(), re.M)}
+    left = [m for all_of in listed().values() for m in all_of if m["name"] in names]
+    print(f"{len(left)} of {len(names)} that survived are still there")
+    return left, collections.Counter(m["area"] for m in left)
 
 
 def write_tree(mutants):
@@ -160,8 +175,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--number", type=int, default=100)
+    parser.add_argument("--again", nargs="+", type=pathlib.Path, metavar="LOG", help="those that survived")
     options = parser.parse_args()
-    mutants, share = drawn(options.seed, options.number)
+    mutants, share = again(options.again) if options.again else drawn(options.seed, options.number)
+    mutants = [{**m, "id": n} for n, m in enumerate(mutants, 1)]
     mutants, programs = built(mutants)
     mutants = [m for a in AREAS for m in [m for m in mutants if m["area"] == a][:share[a]]]
     tests, count = reach(programs), collections.Counter()
