@@ -18,6 +18,7 @@ use dibo::problem::{
 };
 use dibo::rows::{Stack, Threads, Upper};
 use serde_json::{Value, json};
+use std::sync::Mutex;
 
 /// What the messages of one round hold, for variables of width dx and dy.
 #[derive(Clone, Copy)]
@@ -626,6 +627,14 @@ fn one_agent_runs_iterative_differentiation() {
 struct Renamed<'a> {
     inner: &'a dyn Bilevel<f64>,
     names: Vec<usize>,
+    /// The samples that agent 0 was asked for ∇g of.
+    asked: Mutex<Vec<usize>>,
+}
+
+impl<'a> Renamed<'a> {
+    fn new(inner: &'a dyn Bilevel<f64>, names: Vec<usize>) -> Self {
+        Renamed { inner, names, asked: Mutex::default() }
+    }
 }
 
 impl Bilevel<f64> for Renamed<'_> {
@@ -659,6 +668,9 @@ impl Bilevel<f64> for Renamed<'_> {
         gx: &mut [f64],
         gy: &mut [f64],
     ) -> dibo::Result<()> {
+        if agent == 0 {
+            self.asked.lock().unwrap().push(k);
+        }
         self.inner.grad_g(self.names[agent], k, x, y, gx, gy).unwrap();
         Ok(())
     }
@@ -733,7 +745,7 @@ fn renamed_agents_give_renamed_iterates() {
         let rename = |rows: &Matrix| -> Matrix { names.iter().map(|old| rows[*old].clone()).collect() };
         let renamed_start =
             Start { x: rename(&start.x), y: rename(&start.y), z: rename(&start.z), v: rename(&start.v) };
-        let renamed = Renamed { inner: problem, names: names.clone() };
+        let renamed = Renamed::new(problem, names.clone());
         let run = |problem: &dyn Bilevel<f64>, graphs: Vec<DiGraph>, start: &Start| {
             let mut network =
                 Simulator::new(as_wanted(algorithm, &Sequence::uniform(List::new(graphs))), Threads::one());

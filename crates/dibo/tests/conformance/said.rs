@@ -2,7 +2,7 @@
 use super::*;
 use dibo::algorithm::{Grid, Mixes, Theorem};
 use dibo::mixing::Rule;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Vectors of the width of x and of y that a state's memory is made of, push-sum's weights left out.
 fn remembered(algorithm: &dyn Algorithm<f64>) -> [usize; 2] {
@@ -259,67 +259,17 @@ fn names_are_the_cells_that_they_stand_for() {
     }
 }
 
-/// A problem that notes which samples agent 0 asks ∇g for.
-struct Asked {
-    problem: Quadratic,
-    samples: Mutex<Vec<usize>>,
-}
-
-impl Bilevel<f64> for Asked {
-    fn agents(&self) -> usize {
-        Bilevel::agents(&self.problem)
-    }
-
-    fn upper(&self) -> Upper {
-        self.problem.upper()
-    }
-
-    fn lower(&self) -> usize {
-        self.problem.lower()
-    }
-
-    fn second_order(&self) -> Option<&dyn SecondOrder<f64>> {
-        self.problem.second_order()
-    }
-
-    fn grad_f(
-        &self,
-        agent: usize,
-        k: usize,
-        x: &[f64],
-        y: &[f64],
-        gx: &mut [f64],
-        gy: &mut [f64],
-    ) -> dibo::Result<()> {
-        self.problem.grad_f(agent, k, x, y, gx, gy)
-    }
-
-    fn grad_g(
-        &self,
-        agent: usize,
-        k: usize,
-        x: &[f64],
-        y: &[f64],
-        gx: &mut [f64],
-        gy: &mut [f64],
-    ) -> dibo::Result<()> {
-        if agent == 0 {
-            self.samples.lock().unwrap().push(k);
-        }
-        self.problem.grad_g(agent, k, x, y, gx, gy)
-    }
-}
-
 #[test]
 fn each_step_of_an_inner_loop_has_a_sample_of_its_own() {
+    let quadratic = Quadratic::random(4, 2, 3, 82, false);
     for Entry { name, parameters, .. } in inner_loops().into_iter().filter(|e| e.name != "c2dfb") {
         let inner = parameters["inner"].as_u64().unwrap() as usize;
-        let problem = Asked { problem: Quadratic::random(4, 2, 3, 82, false), samples: Mutex::default() };
+        let problem = Renamed::new(&quadratic, (0..4).collect());
         let algorithm = algorithm(name, parameters.clone());
         let mut network = Simulator::new(as_wanted(&*algorithm, &unbalanced(4, 83)), Threads::one());
         let mut state = algorithm.start(&problem, &mut network, None).unwrap();
         (0..4).for_each(|k| state.step(k, &problem, &mut network).unwrap());
-        let asked = problem.samples.into_inner().unwrap();
+        let asked = problem.asked.into_inner().unwrap();
         assert_eq!(asked, (0..4 * inner).collect::<Vec<_>>(), "{name} {parameters}");
     }
 }
